@@ -1,0 +1,62 @@
+"""The interface of a rule: how a method sets the bound from what has been released.
+
+A rule is a frozen dataclass of public settings with pure functions. Its state is plain data (a dict of numbers and lists),
+so that a checkpoint holds it. The same rule serves whole client updates and per-example gradients: it only ever sees
+released answers about abstract units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from sordino.privacy.bounds import Bound
+from sordino.rules.query import Answer, Query
+
+State = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a round released, as a rule may use it."""
+
+    round: int  # counted from 1
+    bound: Bound  # under which this round clipped
+    answer: Answer | None  # to the query beside the sum, if the rule has one
+    mean: np.ndarray  # the noisy mean, decoded
+    noise: float | np.ndarray  # std of the noise in that mean: public
+
+
+class Rule(Protocol):
+    """How the bound is set."""
+
+    before: Query | None  # asked of this round's units before they are clipped
+    beside: Query | None  # asked together with the clipped sum, for the rounds to come
+
+    def init(self) -> State:
+        """The state before round 1; public."""
+
+    def bound(self, state: State, answer: Answer | None) -> Bound:
+        """The bound of this round, from the state and the answer to `before`."""
+
+    def observe(self, state: State, seen: Seen) -> State:
+        """The state after the round."""
+
+
+def merge(states: Sequence[State]) -> State:
+    """One state from several released ones (clients that ran the rule each for itself): the mean of every number.
+
+    >>> merge([{"bound": 1.0, "round": 3}, {"bound": 2.0, "round": 3}])
+    {'bound': 1.5, 'round': 3}
+    """
+    first = states[0]
+    return {key: _mean([s[key] for s in states]) for key in first}
+
+
+def _mean(values: list[Any]) -> Any:
+    if all(v == values[0] for v in values):
+        return values[0]
+    return np.mean(np.asarray(values, float), axis=0).tolist()
