@@ -1,0 +1,207 @@
+"""One contiguous vector behind a model: what is clipped, summed, sent and noised.
+
+Every trainable parameter becomes a view into one float32 buffer `theta`, and its gradient a view into `grad`, so that
+an update, its norm and an optimiser step are single operations on one vector, and loading a model is one copy.
+
+The order of the vector is part of the protocol and depends on the model alone, never on the device or the machine:
+parameters in the order of ``model.named_parameters()``, trainable ones only, each in row-major order of its shape,
+except that the weight of a two-dimensional convolution is stored (out, height, width, in). That is the physical order
+of PyTorch's channels-last format: the weight *is* channels-last while the vector stays contiguous, and on processors
+channels-last convolutions and poolings are several times faster. Nothing else notices: ``state_dict`` and the shapes
+stay as they were.
+
+Only this vector is ever protected. Anything else that data can change while training, such as the running statistics
+of BatchNorm, would stay in the client's model without noise; `check` refuses such models and names the remedy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sordino.errors import BadInput
+
+_CHANNELS_LAST = (nn.Conv2d, nn.ConvTranspose2d)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one parameter lies in the vector."""
+
+    name: str
+    layer: str  # the module that owns it; weight and bias of one module share a layer
+    offset: int
+    size: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def view(self, vector: Tensor) -> Tensor:
+        """The parameter-shaped window of `vector` (no copy)."""
+        return vector.as_strided(self.shape, self.strides, vector.storage_offset() + self.offset)
+
+
+def check(model: nn.Module, example: Tensor | None = None) -> None:
+    """Refuse a model whose state would leave the client unprotected, or that has nothing to train.
+
+    With `example` (a small batch) the model is also run once, on a copy, to find buffers that training changes.
+    """
+    for name, module in model.named_modules():
+        kind = type(module).__name__
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            raise BadInput(
+                f"layer {name!r} is {kind}, which mixes examples and keeps statistics of private data without noise: "
+                "use GroupNorm or LayerNorm instead."
+            )
+        if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
+            raise BadInput(
+                f"layer {name!r} is {kind} with running statistics, which would leave the client without noise: "
+                "use GroupNorm, or track_running_stats=False."
+            )
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.max_norm is not None:
+            raise BadInput(
+                f"layer {name!r} is {kind} with max_norm, which changes weights in the forward pass, before clipping: "
+                "leave max_norm out."
+            )
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, nn.UninitializedParameter):
+            raise BadInput(f"parameter {name!r} has no shape yet: run the model on one batch before training.")
+        if parameter.requires_grad and parameter.dtype != torch.float32:
+            raise BadInput(f"parameter {name!r} is {parameter.dtype}: call model.float(), training is in float32.")
+    if not any(p.requires_grad for p in model.parameters()):
+        raise BadInput(f"the model {type(model).__name__} has no trainable parameters: set requires_grad on some.")
+    if example is not None:
+        _check_buffers(model, example)
+
+
+def _check_buffers(model: nn.Module, example: Tensor) -> None:
+    if not any(True for _ in model.buffers()):
+        return
+    import copy
+
+    trial = copy.deepcopy(model).train()
+    before = {name: b.clone() for name, b in trial.named_buffers()}
+    with torch.random.fork_rng(devices=[]):
+        trial(example)
+    for name, buffer in trial.named_buffers():
+        if name not in before or not _same(before[name], buffer):
+            raise BadInput(
+                f"buffer {name!r} changes while training and would leave the client without noise: "
+                "use a layer without such state (GroupNorm instead of BatchNorm)."
+            )
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.equal(a, b)
+
+
+class Flat:
+    """A model whose trainable parameters live in one vector.
+
+    `theta` and `grad` are contiguous float32 tensors; parameters and their ``.grad`` are views into them. A buffer
+    may be passed in as `theta` (for instance in memory shared between processes); its content is replaced by the
+    model's values.
+    """
+
+    def __init__(self, model: nn.Module, theta: Tensor | None = None) -> None:
+        check(model)
+        self.model = model
+        self.slots = _slots(model)
+        self.size = sum(s.size for s in self.slots)
+        trainable = [p for p in model.parameters() if p.requires_grad]
+        device = trainable[0].device
+        if any(p.device != device for p in trainable):
+            raise BadInput("the model's parameters lie on several devices: move it to one with model.to(device).")
+        if theta is None:
+            theta = torch.empty(self.size, dtype=torch.float32, device=device)
+        elif theta.dtype != torch.float32 or theta.shape != (self.size,) or not theta.is_contiguous():
+            raise BadInput(f"theta must be a contiguous float32 vector of {self.size}, not {list(theta.shape)}.")
+        self.theta = theta
+        self.grad = torch.zeros(self.size, dtype=torch.float32, device=theta.device)
+        self.parameters = trainable
+        for parameter, window in zip(trainable, self.split(self.theta)):
+            window.copy_(parameter.detach())
+            parameter.data = window
+        self.bind_grad()
+        self._buffers = {name: b.detach().clone() for name, b in model.named_buffers()}
+
+    def bind_grad(self) -> None:
+        """Point every ``.grad`` at its window of `grad` (again, should something have set them to None)."""
+        for parameter, window in zip(self.parameters, self.split(self.grad)):
+            parameter.grad = window
+
+    def load(self, vector: Tensor | np.ndarray) -> None:
+        """Set all parameters: one copy."""
+        source = torch.as_tensor(vector)
+        if source.shape != (self.size,):
+            raise BadInput(f"the model has {self.size} parameters to train, the vector has shape {list(source.shape)}.")
+        self.theta.copy_(source)
+
+    def vector(self) -> Tensor:
+        """A copy of all parameters."""
+        return self.theta.clone()
+
+    def split(self, vector: Tensor) -> list[Tensor]:
+        """Parameter-shaped windows of any vector in this order (no copy)."""
+        return [slot.view(vector) for slot in self.slots]
+
+    def named(self, vector: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Pairs of parameter name and window of `vector`."""
+        for slot in self.slots:
+            yield slot.name, slot.view(vector)
+
+    @property
+    def names(self) -> list[str]:
+        return [s.name for s in self.slots]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Entries of each parameter tensor, in order."""
+        return [s.size for s in self.slots]
+
+    def layer_sizes(self) -> list[int]:
+        """Entries of each layer (a module's own parameters together), in order: the groups of grouped clipping."""
+        return [sum(s.size for s in self.slots if s.layer == layer) for layer in self._layers()]
+
+    def layer_of(self) -> list[int]:
+        """For each parameter tensor, the index of its layer."""
+        layers = self._layers()
+        return [layers.index(s.layer) for s in self.slots]
+
+    def _layers(self) -> list[str]:
+        return list(dict.fromkeys(s.layer for s in self.slots))
+
+    def guard(self) -> None:
+        """Refuse to go on if training changed a buffer of the model: its content would be private and without noise."""
+        for name, buffer in self.model.named_buffers():
+            kept = self._buffers.get(name)
+            if kept is None or not _same(kept, buffer):
+                raise BadInput(
+                    f"buffer {name!r} changed while training and would leave the client without noise: "
+                    "use a layer without such state (GroupNorm instead of BatchNorm)."
+                )
+
+
+def _slots(model: nn.Module) -> list[Slot]:
+    """The vector's layout: a function of the model's structure alone."""
+    reordered = {
+        id(m.weight) for m in model.modules() if isinstance(m, _CHANNELS_LAST) and isinstance(m.weight, nn.Parameter)
+    }
+    slots: list[Slot] = []
+    offset = 0
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        shape = tuple(parameter.shape)
+        size = math.prod(shape)
+        strides = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
+        if id(parameter) in reordered:
+            _, i, h, w = shape
+            strides = (i * h * w, 1, w * i, i)
+        slots.append(Slot(name, name.rpartition(".")[0], offset, size, shape, strides))
+        offset += size
+    return slots
