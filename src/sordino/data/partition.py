@@ -1,0 +1,131 @@
+"""How one data set is dealt out to clients: evenly, skewed by label, in shards, or by the owner each row really has.
+
+`dirichlet` is the label skew of Hsu, Qi and Brown (2019): for every class, the shares of the clients are drawn from a
+Dirichlet distribution with one concentration alpha. `shards` is that of McMahan et al. (2017, section 3): sort by label, cut
+into equal pieces, deal each client a few. All are functions of the seed alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sordino.data.dataset import Dataset
+from sordino.errors import BadInput, one_of, positive, whole
+
+PARTITIONS = ("iid", "dirichlet", "shards", "natural")
+
+
+@dataclass(frozen=True)
+class Split:
+    """The rows of every client; names and held-out rows too where they are natural."""
+
+    indices: list[np.ndarray]
+    ids: tuple[str, ...] | None = None
+    tests: list[np.ndarray] | None = None
+
+
+def split(
+    data: Dataset, partition: str, *, clients: int | None = None, alpha: float = 1.0, seed: int = 0, shards: int = 2
+) -> Split:
+    """Deal out `data`; `clients` may be left out for `natural` only, where it then means all of them."""
+    one_of(PARTITIONS, partition=partition)
+    if partition == "natural":
+        return natural(data, clients, seed)
+    if clients is None:
+        raise BadInput(f"the {partition} partition needs the number of clients: give clients, for example 10.")
+    whole(clients=clients)
+    if clients > len(data):
+        raise BadInput(f"{clients} clients cannot share the {len(data)} examples of {data.name}: ask for fewer clients.")
+    labels = np.asarray(data.y)
+    generator = _stream(seed)
+    if partition == "iid":
+        return Split(iid(len(labels), clients, generator))
+    if partition == "dirichlet":
+        return Split(dirichlet(labels, clients, alpha, generator))
+    return Split(by_shards(labels, clients, shards, generator))
+
+
+def iid(examples: int, clients: int, generator: np.random.Generator) -> list[np.ndarray]:
+    """A shuffle cut into pieces whose sizes differ by one at most."""
+    return [np.sort(rows) for rows in np.array_split(generator.permutation(examples), clients)]
+
+
+def dirichlet(labels: np.ndarray, clients: int, alpha: float, generator: np.random.Generator) -> list[np.ndarray]:
+    """Label skew: small alpha gives clients of few classes. Nobody is left without data: see `_feed_the_empty`."""
+    positive(alpha=alpha)
+    parts: list[list[np.ndarray]] = [[] for _ in range(clients)]
+    for label in np.unique(labels):
+        rows = generator.permutation(np.flatnonzero(labels == label))
+        shares = _shares(alpha, clients, generator)
+        cuts = np.minimum(np.round(np.cumsum(shares)[:-1] * len(rows)).astype(np.int64), len(rows))
+        for part, piece in zip(parts, np.split(rows, cuts)):
+            part.append(piece)
+    return [np.sort(rows) for rows in _feed_the_empty([np.concatenate(part) for part in parts])]
+
+
+def by_shards(labels: np.ndarray, clients: int, shards: int, generator: np.random.Generator) -> list[np.ndarray]:
+    """`shards` pieces of the label-sorted data for each client."""
+    whole(shards=shards)
+    if clients * shards > len(labels):
+        raise BadInput(f"{clients} clients of {shards} shards are more pieces than {len(labels)} examples: ask for fewer.")
+    # Ties are broken at random, so that which rows of a class share a piece does not depend on their order in the file.
+    shuffled = generator.permutation(len(labels))
+    pieces = np.array_split(shuffled[np.argsort(labels[shuffled], kind="stable")], clients * shards)
+    dealt = generator.permutation(clients * shards).reshape(clients, shards)
+    return [np.sort(np.concatenate([pieces[i] for i in hand])) for hand in dealt]
+
+
+def natural(data: Dataset, clients: int | None, seed: int) -> Split:
+    """Each row with its owner. Fewer clients than owners takes that many owners at random."""
+    if data.groups is None:
+        raise BadInput(f"{data.name} does not say whose its examples are: choose iid, dirichlet or shards.")
+    groups = np.asarray(data.groups)
+    owners, positions = np.unique(groups, return_inverse=True)
+    if clients is not None:
+        whole(clients=clients)
+        if clients > len(owners):
+            raise BadInput(f"{data.name} has {len(owners)} natural clients, not {clients}: ask for {len(owners)} or fewer.")
+    chosen = np.arange(len(owners))
+    if clients is not None and clients < len(owners):
+        chosen = np.sort(_stream(seed).permutation(len(owners))[:clients])
+    names = data.group_names
+    ids = tuple(str(owners[i]) if names is None else names[int(owners[i])] for i in chosen)
+    rows = _rows_of(positions, len(owners))
+    if data.test_groups is None:
+        return Split([rows[i] for i in chosen], ids)
+    held = np.asarray(data.test_groups)
+    return Split([rows[i] for i in chosen], ids, [np.flatnonzero(held == owners[i]) for i in chosen])
+
+
+def _rows_of(positions: np.ndarray, groups: int) -> list[np.ndarray]:
+    order = np.argsort(positions, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(positions, minlength=groups))[:-1])
+
+
+def _shares(alpha: float, clients: int, generator: np.random.Generator) -> np.ndarray:
+    """Dirichlet shares; for a tiny alpha every Gamma draw can underflow to zero, and then one client takes all."""
+    weights = generator.standard_gamma(alpha, size=clients)
+    total = weights.sum()
+    if total > 0:
+        return weights / total
+    shares = np.zeros(clients)
+    shares[generator.integers(clients)] = 1.0
+    return shares
+
+
+def _feed_the_empty(parts: list[np.ndarray]) -> list[np.ndarray]:
+    """Give each client that drew nothing one row of the largest, so that alpha may be small and clients many."""
+    sizes = np.array([len(part) for part in parts])
+    for k in np.flatnonzero(sizes == 0):
+        largest = int(sizes.argmax())
+        parts[k], parts[largest] = parts[largest][-1:], parts[largest][:-1]
+        sizes[k], sizes[largest] = 1, sizes[largest] - 1
+    return parts
+
+
+def _stream(seed: int) -> np.random.Generator:
+    from sordino.privacy.randomness import stream
+
+    return stream(seed, 0, -1, "partition")
