@@ -1,8 +1,8 @@
-"""One data set in memory: training and test arrays, what to do to the numbers before a model sees them, and whose they are.
+"""One data set: training and test arrays, what is done to the numbers before a model sees them, and whose they are.
 
-Arrays are kept as small as they come (bytes for pixels and characters) and may be memory-mapped; `Normalise` is the public,
-fixed transformation that turns a batch of them into model input. Its constants are chosen in advance (published means and
-deviations), never computed from the private data of a run.
+Arrays are kept as small as they come (bytes for pixels and characters) and may be memory-mapped; `Normalise` is the
+public, fixed transformation that turns a batch of them into model input. Its constants are chosen in advance (published
+means and deviations), never computed from the private data of a run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Normalise:
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std):
-            raise BadInput(f"mean and std must have one number per channel each, not {len(self.mean)} and {len(self.std)}.")
+            raise BadInput(f"mean and std need one number per channel, not {len(self.mean)} and {len(self.std)}.")
         if any(not value > 0 for value in self.std):
             raise BadInput(f"every std must be above 0, not {self.std!r}.")
 

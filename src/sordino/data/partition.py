@@ -1,8 +1,8 @@
 """How one data set is dealt out to clients: evenly, skewed by label, in shards, or by the owner each row really has.
 
-`dirichlet` is the label skew of Hsu, Qi and Brown (2019): for every class, the shares of the clients are drawn from a
-Dirichlet distribution with one concentration alpha. `shards` is that of McMahan et al. (2017, section 3): sort by label, cut
-into equal pieces, deal each client a few. All are functions of the seed alone.
+`dirichlet` is the usual label skew: for every class, the shares of the clients are drawn from a Dirichlet distribution
+with one concentration alpha. `shards` is that of McMahan et al. (2017, section 3): sort by label, cut into equal
+pieces, deal each client a few. All are functions of the seed alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def split(
         raise BadInput(f"the {partition} partition needs the number of clients: give clients, for example 10.")
     whole(clients=clients)
     if clients > len(data):
-        raise BadInput(f"{clients} clients cannot share the {len(data)} examples of {data.name}: ask for fewer clients.")
+        raise BadInput(f"{clients} clients cannot share the {len(data)} examples of {data.name}: ask for fewer.")
     labels = np.asarray(data.y)
     generator = _stream(seed)
     if partition == "iid":
@@ -69,7 +69,7 @@ def by_shards(labels: np.ndarray, clients: int, shards: int, generator: np.rando
     """`shards` pieces of the label-sorted data for each client."""
     whole(shards=shards)
     if clients * shards > len(labels):
-        raise BadInput(f"{clients} clients of {shards} shards are more pieces than {len(labels)} examples: ask for fewer.")
+        raise BadInput(f"{clients} clients of {shards} shards need more than the {len(labels)} examples: ask for fewer.")
     # Ties are broken at random, so that which rows of a class share a piece does not depend on their order in the file.
     shuffled = generator.permutation(len(labels))
     pieces = np.array_split(shuffled[np.argsort(labels[shuffled], kind="stable")], clients * shards)
@@ -86,7 +86,7 @@ def natural(data: Dataset, clients: int | None, seed: int) -> Split:
     if clients is not None:
         whole(clients=clients)
         if clients > len(owners):
-            raise BadInput(f"{data.name} has {len(owners)} natural clients, not {clients}: ask for {len(owners)} or fewer.")
+            raise BadInput(f"{data.name} has only {len(owners)} natural clients, not {clients}: ask for fewer.")
     chosen = np.arange(len(owners))
     if clients is not None and clients < len(owners):
         chosen = np.sort(_stream(seed).permutation(len(owners))[:clients])

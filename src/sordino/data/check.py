@@ -1,0 +1,88 @@
+"""What must hold of data before anything is trained on it; every refusal is one sentence that names the client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sordino.data.dataset import usual
+from sordino.errors import BadInput
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+def checked(x: Any, y: Any, classes: int | None, who: str) -> Pair:
+    """One client's arrays, or the sentence that says what is wrong with them.
+
+    >>> checked([[1.0]], [7], 5, "client 3")
+    Traceback (most recent call last):
+    sordino.errors.BadInput: client 3 has the label 7, out of range for 5 classes (0 to 4).
+    """
+    x, y = _array(x), _array(y)
+    if y.size == 0:
+        raise BadInput(f"{who} has no examples: leave it out, or ask for fewer clients.")
+    if y.ndim != 1:
+        raise BadInput(f"the labels of {who} have shape {y.shape}: give one whole number per example.")
+    if x.ndim == 0 or len(x) != len(y):
+        raise BadInput(f"{who} has {len(x) if x.ndim else 1} examples but {len(y)} labels: give one label per example.")
+    if x.dtype.kind not in "fiub":
+        raise BadInput(f"the examples of {who} are of type {x.dtype}: turn them into numbers first.")
+    if x.dtype.kind == "f" and not _all_finite(x):
+        raise BadInput(f"{who} has values that are NaN or infinite: fill them in or leave those examples out.")
+    return x, _labels(y, classes, who)
+
+
+def labeller(ids: Sequence[str] | None) -> Callable[[int], str]:
+    """How clients are named in sentences: by number, and by natural id if there is one."""
+    return lambda k: f"client {k}" if ids is None else f"client {k} ({ids[k]})"
+
+
+def same_shape(arrays: list[np.ndarray], label: Callable[[int], str]) -> None:
+    """Refuse clients whose examples differ in shape."""
+    first = arrays[0].shape[1:]
+    for k, x in enumerate(arrays):
+        here = x.shape[1:]
+        if here != first:
+            raise BadInput(f"{label(k)} has examples of shape {here} but {label(0)} of {first}: make them alike.")
+
+
+def alike(test: np.ndarray, train: np.ndarray) -> None:
+    """Refuse a test set that the same model could not read."""
+    if test.shape[1:] != train.shape[1:]:
+        raise BadInput(f"test examples have shape {test.shape[1:]}, training ones {train.shape[1:]}: make them alike.")
+    if usual(test.dtype) != usual(train.dtype):
+        raise BadInput(f"test examples are {test.dtype}, training ones {train.dtype}: give both in the same type.")
+
+
+def count_classes(classes: int | None, y: np.ndarray, test: Pair | None) -> int:
+    """The number of classes, found from the labels if it was not given."""
+    if y.min() == y.max():
+        raise BadInput(f"every training label is {y.min()}, which leaves nothing to learn: give at least 2 classes.")
+    return classes or int(max(y.max(), -1 if test is None else test[1].max())) + 1
+
+
+def _array(value: Any) -> np.ndarray:
+    """Lists, numpy arrays and torch tensors alike; wide floats become float32, which is what models train in."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    array = np.asarray(value)
+    return array.astype(np.float32) if array.dtype.kind == "f" and array.dtype != np.float32 else array
+
+
+def _labels(y: np.ndarray, classes: int | None, who: str) -> np.ndarray:
+    floating = y.dtype.kind == "f"
+    if y.dtype.kind not in "fiub" or (floating and not (np.isfinite(y).all() and (y == np.round(y)).all())):
+        raise BadInput(f"{who} has labels that are not whole numbers: number the classes from 0.")
+    y = y.astype(np.int64)
+    if y.min() < 0:
+        raise BadInput(f"{who} has the label {y.min()}: labels must be numbered from 0.")
+    if classes is not None and y.max() >= classes:
+        raise BadInput(f"{who} has the label {y.max()}, out of range for {classes} classes (0 to {classes - 1}).")
+    return y
+
+
+def _all_finite(x: np.ndarray, rows: int = 65536) -> bool:
+    # In pieces, so that the check of a memory-mapped file stays small.
+    return all(bool(np.isfinite(x[i : i + rows]).all()) for i in range(0, len(x), rows))
