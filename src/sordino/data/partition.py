@@ -69,7 +69,7 @@ def by_shards(labels: np.ndarray, clients: int, shards: int, generator: np.rando
     """`shards` pieces of the label-sorted data for each client."""
     whole(shards=shards)
     if clients * shards > len(labels):
-        raise BadInput(f"{clients} clients of {shards} shards need more than the {len(labels)} examples: ask for fewer.")
+        raise BadInput(f"{clients} clients of {shards} shards need more than {len(labels)} examples: ask for fewer.")
     # Ties are broken at random, so that which rows of a class share a piece does not depend on their order in the file.
     shuffled = generator.permutation(len(labels))
     pieces = np.array_split(shuffled[np.argsort(labels[shuffled], kind="stable")], clients * shards)

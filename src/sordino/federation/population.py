@@ -29,6 +29,7 @@ from sordino.errors import BadInput, whole
 if TYPE_CHECKING:
     from sordino.data.dataset import Dataset
 
+
 class Federation:
     """Build one with `from_arrays`, `from_folder`, `from_dataset` or `on_demand`.
 
