@@ -1,0 +1,253 @@
+"""The door out: (private sum, bound, multiplier) -> (released value, event to be charged).
+
+Nobody else draws noise. A mechanism opens a private sum, adds noise whose size the *bound that clipped it* dictates,
+and returns the event that describes what was released. A sum that was clipped under another bound is refused.
+
+Sums are integers. A clipped contribution is truncated towards zero onto a grid of power-of-two spacing (its norm can
+only shrink) and integers are added, so that order and grouping change no bit and secure aggregation can carry the same
+numbers. Noise on such a sum is rounded to the grid before it is added. Since the sum lies on the grid, rounding before
+the addition is the same as rounding after it: post-processing of the exact Gaussian mechanism. It also leaves no trace
+of the sum in the low bits of the output, the weakness of floating-point noise on floating-point sums (Mironov 2012).
+
+Where the noise is drawn (C = bound, z = multiplier, h = least number of survivors, m = contributions):
+
+    by the server, on the sum    `gaussian`                  std zC on the sum, for the public
+    by each client, a share      `add_share(survivors=h)`    std zC sqrt(m/h) on the sum, at least zC if m >= h
+    by each client, in full      `add_share(survivors=1)`    std zC on each message, zC sqrt(m) on their sum
+
+then `open_noised` lets the sum out, after checking that the shares in it suffice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sordino.errors import BadInput, NotPrivate, positive, whole
+from sordino.privacy.bounds import Bound
+from sordino.privacy.randomness import Source
+from sordino.privacy.release import Private, Released, _open, disclose
+
+_FINEST = 40  # at most 2^40 steps to the bound: far finer than the noise, far coarser than what the samplers resolve
+_ROOM = 61  # bits for the sum; two more are left for noise and sign
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """A grid of spacing 1/scale, the scale a power of two, on which addition is exact."""
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        positive(scale=self.scale)
+        if math.frexp(self.scale)[0] != 0.5:
+            raise BadInput(f"scale must be a power of two, not {self.scale!r}.")
+
+    @classmethod
+    def for_bound(cls, bound: Bound | float, units: int) -> FixedPoint:
+        """The finest useful grid on which `units` contributions within `bound` cannot overflow 64 bits."""
+        whole(units=units)
+        size = bound.size if isinstance(bound, Bound) else bound
+        positive(bound=size)
+        steps = min(_FINEST, _ROOM - math.ceil(math.log2(units)))  # log2 of the steps from 0 to the bound
+        if steps < 8:
+            raise BadInput(f"{units} units are too many for one 64-bit sum; sum them in parts.")
+        return cls(math.ldexp(1.0, min(max(steps - math.frexp(size)[1], -1000), 1000)))
+
+    def encode(self, v: np.ndarray) -> np.ndarray:
+        """Truncated towards zero: no coordinate, hence no norm, grows."""
+        return self._codes(np.trunc(np.asarray(v, dtype=np.float64) * self.scale))
+
+    def round(self, v: np.ndarray) -> np.ndarray:
+        """Rounded to the nearest point of the grid: for noise, which has no norm to keep."""
+        return self._codes(np.rint(np.asarray(v, dtype=np.float64) * self.scale))
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        return np.asarray(codes).astype(np.float64) / self.scale
+
+    def _codes(self, v: np.ndarray) -> np.ndarray:
+        if not (np.abs(v) < 2.0**62).all():
+            raise BadInput("A value does not fit the fixed-point grid; make the grid for the bound that clips.")
+        return v.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """A sum on a grid. `noise` is the variance of the shares in it in squared bounds: all shares of z make z^2."""
+
+    codes: np.ndarray
+    grid: FixedPoint
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.codes.dtype != np.int64 or self.codes.ndim != 1:
+            raise BadInput(f"A sum is a flat vector of int64, not {self.codes.dtype} of shape {self.codes.shape}.")
+
+    def __add__(self, other: Sum) -> Sum:
+        if not isinstance(other, Sum):
+            return NotImplemented
+        if self.grid != other.grid or self.codes.shape != other.codes.shape:
+            raise BadInput("Sums on different grids or of different lengths cannot be added.")
+        return Sum(self.codes + other.codes, self.grid, self.noise + other.noise)
+
+    def decode(self) -> np.ndarray:
+        return self.grid.decode(self.codes)
+
+
+def contribution(v: np.ndarray, bound: Bound, grid: FixedPoint) -> Private[Sum]:
+    """What one unit puts in: clipped, on the grid, and stamped with the bound."""
+    return Private(Sum(grid.encode(bound.clip(v)), grid), bound=bound)
+
+
+def nothing(length: int, bound: Bound, grid: FixedPoint) -> Private[Sum]:
+    """The sum of an empty cohort. It is noised like any other, or its emptiness would show."""
+    return Private(Sum(np.zeros(length, dtype=np.int64), grid), bound=bound)
+
+
+def add(parts: Iterable[Private[Sum]], start: Private[Sum]) -> Private[Sum]:
+    """The sum of contributions clipped under one bound, begun with `start` (see `nothing`)."""
+    total = _open(start)
+    codes, noise = total.codes.copy(), total.noise
+    for part in parts:
+        piece = _stamped(part, start.bound)
+        if piece.grid != total.grid or piece.codes.shape != codes.shape:
+            raise BadInput("Sums on different grids or of different lengths cannot be added.")
+        codes += piece.codes
+        noise += piece.noise
+    return Private(Sum(codes, total.grid, noise), bound=start.bound)
+
+
+def gaussian(total: Private, bound: Bound, multiplier: float, source: Source) -> tuple[Released[np.ndarray], Any]:
+    """Noise of standard deviation multiplier x bound on each coordinate of the sum; event gaussian(multiplier)."""
+    from sordino.privacy import events
+
+    _noisy(multiplier)
+    _of_kind(bound, "l2", "Gaussian noise protects an L2 bound; for an L1 bound use laplace.")
+    value = _stamped(total, bound)
+    noise = _spread(bound, multiplier, _length(value)) * source.standard_normal(_length(value))
+    how = f"Gaussian noise, multiplier {multiplier:g}, bound {bound.size:g}"
+    return Released(_add_noise(value, noise), how), events.gaussian(multiplier)
+
+
+def laplace(total: Private, bound: Bound, multiplier: float, source: Source) -> tuple[Released[np.ndarray], Any]:
+    """Laplace noise of scale multiplier x bound on each coordinate of an L1-clipped sum; event laplace(multiplier)."""
+    from sordino.privacy import events
+
+    _noisy(multiplier)
+    _of_kind(
+        bound, "l1", "Laplace noise needs an L1 bound: in d coordinates an L2 bound C allows an L1 norm of sqrt(d) C."
+    )
+    value = _stamped(total, bound)
+    noise = multiplier * bound.size * source.laplace(size=_length(value))
+    how = f"Laplace noise, scale {multiplier:g} times the L1 bound {bound.size:g}"
+    return Released(_add_noise(value, noise), how), events.laplace(multiplier)
+
+
+def noise_share(bound: Bound, multiplier: float, survivors: int, source: Source, length: int) -> np.ndarray:
+    """One client's part of the noise: std multiplier x bound / sqrt(survivors); `survivors` parts make the whole.
+
+    `survivors` is the least number of honest clients that the protocol lets a sum be opened with; more only add noise.
+    With survivors = 1 it is the full noise of a client that trusts nobody.
+    """
+    _noisy(multiplier)
+    whole(survivors=survivors)
+    _of_kind(bound, "l2", "Noise in shares is Gaussian and needs an L2 bound.")
+    return _spread(bound, multiplier, length) * source.standard_normal(length) / math.sqrt(survivors)
+
+
+def add_share(part: Private[Sum], bound: Bound, multiplier: float, survivors: int, source: Source) -> Private[Sum]:
+    """A contribution with its share of the noise, and a record of that share."""
+    value = _stamped(part, bound)
+    share = noise_share(bound, multiplier, survivors, source, _length(value))
+    codes = value.codes + value.grid.round(share)
+    return Private(Sum(codes, value.grid, value.noise + multiplier**2 / survivors), bound=bound)
+
+
+def open_noised(total: Private[Sum], bound: Bound, multiplier: float) -> tuple[Released[np.ndarray], Any]:
+    """A sum whose noise came in shares (or a single message with noise in full); event gaussian(multiplier).
+
+    Fewer survivors than the shares were cut for would leave too little noise: such a sum stays closed.
+    """
+    from sordino.privacy import events
+
+    _noisy(multiplier)
+    value = _stamped(total, bound)
+    if value.noise < multiplier**2 * (1 - 1e-9):
+        raise NotPrivate(
+            f"The shares in this sum make a multiplier of {math.sqrt(value.noise):.3g}, not {multiplier:g}: too few "
+            "clients survived; drop the round, or cut the shares for fewer survivors."
+        )
+    how = f"Gaussian noise in shares, multiplier {multiplier:g}, bound {bound.size:g}"
+    return Released(value.decode(), how), events.gaussian(multiplier)
+
+
+def release_query(total: Private, sensitivity: float, std: float, source: Source) -> tuple[Released[np.ndarray], Any]:
+    """A small answer (counts, histograms, sums of bounded values) with Gaussian noise; event gaussian(std/sensitivity).
+
+    `sensitivity` is how much one unit adds to the sum at most, in L2 norm, under add-remove.
+    """
+    from sordino.privacy import events
+
+    positive(sensitivity=sensitivity, std=std)
+    value = _open(total)
+    how = f"Gaussian noise, standard deviation {std:g} for sensitivity {sensitivity:g}"
+    noisy = _add_noise(value, std * source.standard_normal(_length(value)))
+    return Released(noisy, how), events.gaussian(std / sensitivity)
+
+
+def without_noise(total: Private, reason: str = "no noise is added") -> tuple[Released[np.ndarray], Any]:
+    """The sum as it is, through the other door: epsilon becomes infinite and the statement prints the reason."""
+    return disclose(total.map(lambda value: value.decode() if isinstance(value, Sum) else value), reason)
+
+
+def _add_noise(value: Any, noise: np.ndarray) -> np.ndarray:
+    if isinstance(value, Sum):
+        return value.grid.decode(value.codes + value.grid.round(noise))
+    return value + noise
+
+
+def _stamped(total: Private, bound: Bound) -> Any:
+    """The value, if it was clipped under this bound; only the bound that clips may size the noise."""
+    value = _open(total)
+    stamp = total.bound
+    if stamp is None:
+        raise NotPrivate("This sum carries no bound: clip each contribution and stamp it, Private(total, bound=bound).")
+    if stamp is not bound and stamp != bound:
+        raise NotPrivate(
+            f"This sum was clipped under a bound of {stamp.size:g}, but noise was asked for one of {bound.size:g}: "
+            "use the bound that clipped it."
+        )
+    return value
+
+
+def _length(value: Any) -> int:
+    vector = value.codes if isinstance(value, Sum) else value
+    if not isinstance(vector, np.ndarray) or vector.ndim != 1 or vector.dtype not in (np.int64, np.float64):
+        raise BadInput("A mechanism needs a Sum or a flat float64 vector.")
+    if vector is value and vector.dtype != np.float64:
+        raise BadInput("An integer sum needs its grid; wrap it as Sum(codes, grid).")
+    if vector.dtype == np.float64 and not np.isfinite(vector).all():
+        raise BadInput("A sum that is not finite cannot be released; clip each contribution first.")
+    return vector.size
+
+
+def _spread(bound: Bound, multiplier: float, length: int) -> float | np.ndarray:
+    std = bound.std(multiplier)
+    if isinstance(std, np.ndarray) and std.shape != (length,):
+        raise BadInput(f"The bound is for {std.size} coordinates, but the sum has {length}.")
+    return std
+
+
+def _noisy(multiplier: float) -> None:
+    if multiplier == 0:
+        raise NotPrivate("A multiplier of 0 is no noise: use without_noise, which marks the run as not private.")
+    positive(multiplier=multiplier)
+
+
+def _of_kind(bound: Bound, norm_kind: str, reason: str) -> None:
+    if not isinstance(bound, Bound) or bound.norm_kind != norm_kind:
+        raise NotPrivate(reason)
