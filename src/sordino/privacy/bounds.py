@@ -29,6 +29,7 @@ from sordino.privacy.words import Relation
 
 _HAIR = 1 - 2.0**-40  # covers the rounding of a pairwise sum of squares of any length
 _HAIR_SINGLE = 1 - 2.0**-14  # norms that arrive in single precision are trusted to this much
+_SMALLEST = np.finfo(np.float64).tiny
 
 
 class Bound(ABC):
@@ -127,7 +128,7 @@ class Grouped(Bound):
     kind: ClassVar[str] = "grouped"
 
     def __post_init__(self) -> None:
-        sizes, bounds = (tuple(np.asarray(x).tolist()) for x in (self.sizes, self.bounds))
+        sizes, bounds = (tuple(x.tolist() if isinstance(x, np.ndarray) else x) for x in (self.sizes, self.bounds))
         if not sizes or len(sizes) != len(bounds):
             raise BadInput(f"Grouped clipping needs one bound for each group, not {len(bounds)} for {len(sizes)}.")
         for length, bound in zip(sizes, bounds):
@@ -259,8 +260,10 @@ def from_json(data: dict[str, Any]) -> Bound:
 def _flat_factors(norms: np.ndarray, bound: float | np.ndarray) -> np.ndarray:
     norms, hair = _norms(norms)
     target = bound * hair
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(np.isfinite(norms), np.where(norms > target, target / norms, 1.0), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        factors = np.where(norms > target, target / norms, 1.0)
+    # A factor below the normal doubles may have been rounded up by much; it is as good as zero.
+    return np.where(np.isfinite(norms) & (factors >= _SMALLEST), factors, 0.0)
 
 
 def _norms(norms: np.ndarray) -> tuple[np.ndarray, float]:
