@@ -1,0 +1,461 @@
+"""The append-only record of granted releases. A grant is on disk before anyone may touch data.
+
+The file is JSON lines. The first line says for which plan, filter, unit, relation and observer it holds; each further
+one is a grant, or a remark that costs nothing. Every line carries its number, the hash of the line before and its own,
+so that a line that was changed, moved or taken out is found, and named, when the file is read. The chain guards against
+accidents and careless hands, not against someone who rewrites the whole file; `head`, kept in a checkpoint, shows when
+lines are missing from the end.
+
+Crashes. `request` charges the filter, appends one line, waits for fsync, and only then returns. A crash therefore
+leaves one of three things:
+
+* the whole line: the grant counts, whether or not its round ever ran;
+* no trace of it: `request` had not returned, so no data was touched under it, and nothing is lost;
+* a torn last line: fsync had not returned, hence neither had `request`, and nothing was released under it, so leaving
+  it out would not under-count. As that argument trusts the disk to honour fsync, the line is counted all the same
+  whenever enough of it can be read to know what it grants. Its bytes are kept, in a line of kind `torn` that takes its
+  place.
+
+After a crash between grant and checkpoint, `resume` says what a round may run under. A seeded simulation draws the same
+cohort and the very same noise again, so nothing new is released and the grant serves again. Noise from a secure source
+is new, and with the first release it would make two: the round is charged once more.
+
+Refusals are not written: they change nothing, and a ledger whose budget is spent stays as it is to the last byte.
+
+The file is made readable by its owner alone. Cohorts in it undo amplification by sampling for whoever reads it, and
+what a single client was charged may be private: publish the statement, not the ledger.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+import tempfile
+import weakref
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sordino.errors import BadInput, SordinoError, whole
+from sordino.privacy import events, lines
+from sordino.privacy.filter import Filter
+from sordino.privacy.filter import from_json as filter_from_json
+from sordino.privacy.spending import Spending
+from sordino.privacy.words import Observer, Relation, Unit
+
+FORMAT = "sordino-ledger-1"
+_PARSED = 4096  # distinct events that are kept parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Leave to make one release. `attempt` counts the times that this step of this round was charged."""
+
+    seq: int
+    round: int
+    step: int
+    attempt: int
+    event: Any
+    reused: bool = False  # handed out again to a seeded simulation, without a new charge
+    recovered: bool = False  # read from a torn line
+    _clients: Any = field(default=None, repr=False)
+    _costs: Any = field(default=None, repr=False)
+
+    @property
+    def clients(self) -> NDArray[np.int64] | None:
+        """The cohort, in ascending order, if it was recorded."""
+        return None if self._clients is None else lines.unpack_ids(self._clients)
+
+    @property
+    def costs(self) -> float | NDArray[np.float64] | None:
+        """What the clients were charged: one number for all, or one each in the order of `clients`."""
+        return None if self._costs is None else lines.unpack_costs(self._costs)
+
+
+class Ledger:
+    """Use `create`, `open` or `read`. One process at a time can hold a ledger open for writing."""
+
+    def __init__(self, path: Path, fd: int | None, text: bytes, spending: Spending | None = None) -> None:
+        self.path = path
+        self._fd, self._owner = fd, os.getpid()
+        self._parsed: dict[str, Any] = {}
+        self._grants: list[Grant] = []
+        self._latest: dict[tuple[int, int], Grant] = {}
+        self._rounds: set[int] = set()
+        self._seq, self._hash = -1, lines.START
+        self._chain: list[str] = []
+        self._replay(text, spending)
+        _alive.add(self)
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls, path: str | Path, plan_digest: str, filter: Filter, about: dict[str, Any], spending: Spending | None = None
+    ) -> Ledger:
+        """A new ledger for the plan with this digest. `about` holds at least unit, relation and observer."""
+        path = Path(path)
+        if not plan_digest:
+            raise BadInput("A ledger belongs to one plan; give the plan's digest.")
+        for name, words in (("unit", Unit), ("relation", Relation), ("observer", Observer)):
+            if about.get(name) not in list(words):
+                raise BadInput(f"A ledger states its {name}, one of {', '.join(words)}, not {about.get(name)!r}.")
+        for kept in (filter, spending):
+            if kept is not None and kept.relation not in (None, about["relation"]):
+                raise BadInput(f"The budget is for {kept.relation}, the plan for {about['relation']}; use one.")
+        if spending is not None and (spending.seq or spending.largest()):
+            raise BadInput("The clients have spent something before the ledger begins; start with a fresh Spending.")
+        header = {
+            "seq": 0,
+            "kind": "header",
+            "format": FORMAT,
+            "plan": plan_digest,
+            "about": about,
+            "filter": filter.to_json(),
+            "spending": spending.to_json() if spending else None,
+        }
+        line, _ = lines.seal(header, lines.START)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Written aside and linked into place, so that a ledger without a whole first line never exists.
+        fd, aside = tempfile.mkstemp(prefix=".ledger-", dir=path.parent)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+            lines.write(fd, line)
+            os.link(aside, path)
+            lines.sync_folder(path.parent)
+            ledger = cls(path, fd, line, spending)
+        except FileExistsError:
+            os.close(fd)
+            raise BadInput(f"There is a ledger at {path} already; resume that run, or give another folder.") from None
+        except BaseException:
+            os.close(fd)
+            raise
+        finally:
+            os.unlink(aside)
+        ledger.filter = filter  # the caller's own, in the same state
+        return ledger
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        plan_digest: str,
+        head: dict[str, Any] | None = None,
+        spending: Spending | None = None,
+    ) -> Ledger:
+        """Go on with the ledger at `path`: replay it, and put a torn last line to rest.
+
+        `head` (`Ledger.head`, kept in a checkpoint) must be part of it. `spending`, restored from a checkpoint, saves
+        replaying the clients' charges up to that point.
+        """
+        path = Path(path)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_APPEND)
+        except OSError as error:
+            raise BadInput(f"The ledger {path} cannot be opened ({error.strerror}); check the run's folder.") from None
+        try:
+            lines.lock(fd, path)
+            ledger = cls(path, fd, lines.read(fd), spending)
+            ledger._belongs(plan_digest, head)
+        except BaseException:
+            os.close(fd)
+            raise
+        try:
+            ledger._repair(fd)
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    @classmethod
+    def read(cls, path: str | Path, plan_digest: str | None = None) -> Ledger:
+        """Look at a ledger, whoever holds it: verified and replayed, nothing locked or written."""
+        path = Path(path)
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise BadInput(f"The ledger {path} cannot be read ({error.strerror}); check the run's folder.") from None
+        ledger = cls(path, None, text)
+        ledger._belongs(plan_digest or ledger.plan_digest, None)
+        return ledger
+
+    def close(self) -> None:
+        """Let go of the file and its lock."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- what it says -------------------------------------------------------------------------------------------------
+
+    @property
+    def grants(self) -> tuple[Grant, ...]:
+        """Everything that was charged, in order."""
+        return tuple(self._grants)
+
+    def __iter__(self) -> Iterator[Grant]:
+        return iter(self._grants)
+
+    @property
+    def last(self) -> Grant | None:
+        return self._grants[-1] if self._grants else None
+
+    @property
+    def rounds(self) -> int:
+        """How many different rounds were granted."""
+        return len(self._rounds)
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The last line's number and hash, for a checkpoint."""
+        return {"seq": self._seq, "hash": self._hash}
+
+    def granted(self, round: int, step: int = 0) -> Grant | None:
+        """The latest grant of this step of this round."""
+        return self._latest.get((round, step))
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r}, {len(self._grants)} grants, {self.filter!r})"
+
+    # --- granting -----------------------------------------------------------------------------------------------------
+
+    def request(
+        self,
+        event: Any,
+        round: int,
+        clients: ArrayLike | None = None,
+        costs: ArrayLike | None = None,
+        step: int = 0,
+    ) -> Grant:
+        """Charge `event` and return once that is on disk; `BudgetRefused` charges and writes nothing.
+
+        `clients` records the cohort. In a ledger with per-client spending it is required, and each client is charged
+        its entry of `costs` (default: the cost of `event`). `step` tells apart several requests of one round.
+        """
+        whole(0, round=round, step=step)
+        if (round, step) in self._latest:
+            raise BadInput(f"Round {round} (step {step}) was granted before; use resume to run it again after a crash.")
+        return self._grant(event, round, step, 1, clients, costs)
+
+    def resume(
+        self,
+        round: int,
+        secure: bool,
+        event: Any = None,
+        clients: ArrayLike | None = None,
+        costs: ArrayLike | None = None,
+        step: int = 0,
+    ) -> Grant | None:
+        """What a round that may have been cut short can run under; None if it was never granted (then `request`).
+
+        Without secure noise the standing grant serves again; with it the round is charged once more, with the same
+        event, and the same cohort unless another is given. `event`, if given, is what the caller is about to release:
+        where it is not what was granted, resuming is refused.
+        """
+        standing = self._latest.get((round, step))
+        if standing is None:
+            return None
+        if event is not None and self._event(events.to_json(event)) != standing.event:
+            raise BadInput(f"Round {round} (step {step}) was granted for another release; resume its own plan.")
+        if secure:
+            if clients is None:
+                clients, costs = standing.clients, standing.costs
+            return self._grant(standing.event, round, step, standing.attempt + 1, clients, costs)
+        self._append({"kind": "reuse", "round": round, "step": step, "attempt": standing.attempt})
+        return replace(standing, reused=True)
+
+    def _grant(
+        self, event: Any, round: int, step: int, attempt: int, clients: ArrayLike | None, costs: ArrayLike | None
+    ) -> Grant:
+        described = events.to_json(event)
+        event = self._event(described)  # as a replay will read it
+        row: dict[str, Any] = {"kind": "grant", "round": round, "step": step, "attempt": attempt}
+        ids = charged = None
+        if clients is not None:
+            ids, charged = lines.cohort(clients, costs)
+            row["clients"] = lines.pack_ids(ids)
+        if self.spending is not None:
+            if ids is None:
+                raise BadInput("This ledger keeps a budget for each client; name the clients of the round.")
+            charged = self.spending.price(event) if charged is None else charged
+            row["costs"] = lines.pack_costs(charged)
+        elif costs is not None:
+            raise BadInput("This ledger keeps no budget for single clients; leave out their costs.")
+        row["event"] = described  # last, so that a torn line which shows the event shows all the rest
+        self._usable()
+        if self.spending is not None and ids is not None and charged is not None and self.filter.affords(event):
+            self.spending.charge(ids, charged)
+        self.filter.request(event)
+        self._append(row)
+        if self.spending is not None:
+            self.spending.seq = self._seq
+        return self._keep(self._seq, row, event)
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def _usable(self) -> int:
+        if self._fd is None or os.getpid() != self._owner:
+            raise SordinoError(f"The ledger {self.path} is not open for writing in this process; open it again.")
+        return self._fd
+
+    def _append(self, row: dict[str, Any]) -> None:
+        fd = self._usable()
+        line, digest = lines.seal({"seq": self._seq + 1} | row, self._hash)
+        try:
+            lines.write(fd, line)
+            self._advance(digest)
+        except BaseException as error:
+            self.close()  # how much of the line is on disk is unknown: only a replay can tell
+            if not isinstance(error, OSError):
+                raise
+            raise SordinoError(
+                f"The grant could not be written to {self.path} ({error.strerror}), so the round must not run; "
+                "make room or mend the disk, then resume."
+            ) from error
+
+    def _advance(self, digest: str) -> None:
+        self._seq, self._hash = self._seq + 1, digest
+        self._chain.append(digest)
+
+    def _event(self, described: dict[str, Any]) -> Any:
+        key = repr(described)
+        if key not in self._parsed:
+            if len(self._parsed) >= _PARSED:
+                self._parsed.clear()
+            self._parsed[key] = events.from_json(described)
+        return self._parsed[key]
+
+    def _keep(self, number: int, row: dict[str, Any], event: Any) -> Grant:
+        round, step = row["round"], row["step"]
+        torn = row["kind"] == "torn"
+        grant = Grant(number, round, step, row["attempt"], event, False, torn, row.get("clients"), row.get("costs"))
+        self._grants.append(grant)
+        self._latest[round, step] = grant
+        self._rounds.add(round)
+        return grant
+
+    def _replay(self, text: bytes, spending: Spending | None) -> None:
+        """Read every line, check the chain, and bring the filter to where it was."""
+        whole_lines = text.split(b"\n")
+        last = whole_lines.pop()  # what follows the last newline
+        self._ended = not last  # False: only its newline is missing
+        self._torn = b""
+        if not last and len(whole_lines) > 1:  # may be torn as well: pages reach the disk in any order
+            last = whole_lines.pop()
+        if last and lines.unseal(last)[0] is None:
+            self._torn, self._ended = last, True
+        elif last:
+            whole_lines.append(last)
+        self._good = sum(map(len, whole_lines)) + len(whole_lines)
+        self._begin(whole_lines[0] if whole_lines else b"", spending)
+        for number, line in enumerate(whole_lines[1:], start=1):
+            row = self._follow(number, line)
+            if "event" in row:
+                self._charge_again(number, row)
+            elif row["kind"] not in ("reuse", "torn"):
+                raise self._tampered(number, f"is of the unknown kind {row['kind']!r}")
+        if spending is not None and spending.seq > self._seq:
+            raise BadInput(f"The ledger {self.path} ends before the checkpoint was taken; bring back the whole file.")
+        self._salvaged = lines.salvage(self._torn)
+        if self._salvaged is not None and self._fd is None:  # only looking: count it, write nothing
+            self._charge_again(self._seq + 1, self._salvaged | {"kind": "torn"})
+
+    def _begin(self, line: bytes, spending: Spending | None) -> None:
+        header, _ = lines.unseal(line)
+        if not header or header.get("format") != FORMAT:
+            raise BadInput(f"{self.path} is not a ledger of the form {FORMAT}; give the ledger.jsonl of a run.")
+        self._follow(0, line)
+        self.plan_digest: str = header["plan"]
+        self.about: dict[str, Any] = header["about"]
+        self.filter: Filter = filter_from_json(header["filter"])
+        kept = header["spending"]
+        if spending is not None and spending.to_json() != kept:
+            raise BadInput(f"The clients' spending does not belong to the ledger {self.path}; take its own checkpoint.")
+        self.spending = spending if spending is not None or kept is None else Spending.from_json(kept)
+
+    def _follow(self, number: int, line: bytes) -> dict[str, Any]:
+        row, digest = lines.unseal(line)
+        if row is None:
+            raise self._tampered(number, "cannot be read")
+        if row.get("hash") != digest:
+            raise self._tampered(number, "was changed")
+        if row["prev"] != self._hash or row["seq"] != number:
+            raise self._tampered(number, "does not follow the line before it")
+        self._advance(digest)
+        return row
+
+    def _charge_again(self, number: int, row: dict[str, Any]) -> None:
+        try:
+            event = self._event(row["event"])
+            self.filter.request(event)
+            if self.spending is not None and number > self.spending.seq:
+                self.spending.charge(lines.unpack_ids(row["clients"]), lines.unpack_costs(row["costs"]))
+                self.spending.seq = number
+            self._keep(number, row, event)
+        except (SordinoError, KeyError, TypeError, ValueError, zlib.error) as error:
+            raise self._tampered(number, f"holds a grant that its filter would not give ({error})") from error
+
+    def _tampered(self, number: int, what: str) -> BadInput:
+        return BadInput(f"Line {number + 1} of the ledger {self.path} {what}; bring back the untouched file.")
+
+    def _belongs(self, plan_digest: str, head: dict[str, Any] | None) -> None:
+        if self.plan_digest != plan_digest:
+            raise BadInput(
+                f"The ledger {self.path} belongs to another plan (digest {self.plan_digest[:12]}, this one's is "
+                f"{plan_digest[:12]}); resume the plan that began it, or give another folder."
+            )
+        if head is not None and self._chain[head["seq"] : head["seq"] + 1] != [head["hash"]]:
+            raise BadInput(f"The ledger {self.path} does not hold what the checkpoint saw; bring back the whole file.")
+
+    def _repair(self, fd: int) -> None:
+        """Put the newline that is missing, or a line of kind `torn` in the place of a torn one."""
+        if not self._ended:
+            lines.write(fd, b"\n")
+            self._ended = True
+        if not self._torn:
+            return
+        kept = base64.b64encode(zlib.compress(self._torn)).decode()
+        row = {"seq": self._seq + 1, "kind": "torn", "bytes": kept} | (self._salvaged or {})
+        line, digest = lines.seal(row, self._hash)
+        # The file is replaced as a whole: a crash now leaves either the torn line, or the one that stands for it.
+        aside_fd, aside = tempfile.mkstemp(prefix=".ledger-", dir=self.path.parent)
+        try:
+            fcntl.flock(aside_fd, fcntl.LOCK_EX)
+            fcntl.fcntl(aside_fd, fcntl.F_SETFL, os.O_APPEND)
+            lines.write(aside_fd, lines.read(fd)[: self._good] + line)
+            os.rename(aside, self.path)
+        except BaseException:
+            os.close(aside_fd)
+            os.unlink(aside)
+            raise
+        self.close()
+        self._fd = aside_fd
+        lines.sync_folder(self.path.parent)
+        self._advance(digest)
+        if self._salvaged is not None:
+            self._charge_again(self._seq, row)
+        self._torn, self._salvaged = b"", None
+
+
+# A forked worker must not keep the lock of a parent that dies: it lets go of the file. The parent's own lock stays.
+_alive: weakref.WeakSet[Ledger] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    for ledger in list(_alive):
+        ledger.close()
+
+
+os.register_at_fork(after_in_child=_let_go)

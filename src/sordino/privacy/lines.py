@@ -1,0 +1,176 @@
+"""The lines of a ledger: sealing and reading one, packing a cohort into one, writing it so that it stays.
+
+A line is a JSON object in a fixed form whose last two fields are the hash of the line before and its own: the BLAKE2b
+hash (128 bits) of all the bytes before it.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sordino.errors import BadInput
+
+HEX = 32
+START = "0" * HEX  # stands for the line before the first
+_TAIL = len(',"hash":""}') + HEX
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=True).encode
+_decoder = json.JSONDecoder()
+
+
+def seal(row: Mapping[str, Any], before: str) -> tuple[bytes, str]:
+    """The line for `row`, with its newline, and its hash."""
+    try:
+        body = _encode({**row, "prev": before}).encode()[:-1]
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"A line of the ledger can hold plain finite values only ({error}).") from None
+    digest = _digest(body)
+    return body + f',"hash":"{digest}"}}\n'.encode(), digest
+
+
+def unseal(line: bytes) -> tuple[dict[str, Any] | None, str]:
+    """What a line says and the hash it should have; None if it is not JSON, an empty row if it is not a sealed line."""
+    try:
+        row = json.loads(line.decode())
+    except (ValueError, RecursionError):
+        return None, ""
+    digest = _digest(line[:-_TAIL])
+    sealed = isinstance(row, dict) and line.endswith(b'"}') and line[-_TAIL:].startswith(b',"hash":"')
+    return (row if sealed and {"seq", "kind", "prev", "hash"} <= row.keys() else {}), digest
+
+
+def salvage(torn: bytes) -> dict[str, Any] | None:
+    """What a torn line grants, if enough of it is there: its event is the last of the fields that matter."""
+    text = torn.decode(errors="replace")
+    start = text.find('"event":')
+    if start < 0:
+        return None
+    try:
+        _, end = _decoder.raw_decode(text, start + len('"event":'))
+        row = json.loads(text[:end] + "}")
+        if row["kind"] != "grant":
+            return None
+        return {key: row[key] for key in ("round", "step", "attempt", "clients", "costs", "event") if key in row}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _digest(body: bytes) -> str:
+    return blake2b(body, digest_size=HEX // 2).hexdigest()
+
+
+# --- cohorts ----------------------------------------------------------------------------------------------------------
+
+
+def cohort(clients: ArrayLike, costs: ArrayLike | None) -> tuple[NDArray[np.int64], NDArray[np.float64] | float | None]:
+    """Client numbers in ascending order, and their costs in the same one."""
+    ids = np.asarray(clients)
+    if ids.size == 0:
+        ids = np.empty(0, dtype=np.int64)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise BadInput(f"clients must be a list of whole numbers, not {ids.dtype} with shape {ids.shape}.")
+    paid = None if costs is None else np.asarray(costs, dtype=np.float64)
+    if paid is not None and paid.ndim and paid.shape != ids.shape:
+        raise BadInput(f"costs must be one number, or one for each of the {ids.size} clients, not {paid.shape}.")
+    ids = ids.astype(np.int64, copy=False)
+    steps = np.diff(ids)
+    if not (steps > 0).all():
+        order = np.argsort(ids, kind="stable")
+        ids, steps = ids[order], np.diff(ids[order])
+        paid = paid[order] if paid is not None and paid.ndim else paid
+    if not (steps > 0).all() or ids.size and ids[0] < 0:
+        raise BadInput("clients must be different numbers of at least 0; one is negative or there twice.")
+    return ids, float(paid) if paid is not None and not paid.ndim else paid
+
+
+def pack_ids(ids: NDArray[np.int64]) -> dict[str, Any]:
+    """Ascending numbers as their steps, in as few bytes as the largest step needs, compressed."""
+    steps = np.diff(ids, prepend=0)
+    width = np.min_scalar_type(int(steps.max(initial=0))).newbyteorder("<")
+    return {"n": int(ids.size), "type": width.str, "steps": _pack(steps.astype(width).tobytes())}
+
+
+def unpack_ids(packed: Mapping[str, Any]) -> NDArray[np.int64]:
+    if packed["type"] not in ("|u1", "<u2", "<u4", "<u8"):
+        raise ValueError(f"cohort of type {packed['type']!r}")
+    steps = np.frombuffer(_unpack(packed["steps"]), dtype=np.dtype(packed["type"]))
+    if steps.size != packed["n"]:
+        raise ValueError("cohort of the wrong length")
+    return np.cumsum(steps, dtype=np.int64)
+
+
+def pack_costs(costs: NDArray[np.float64] | float) -> Any:
+    """One number if all are the same; otherwise the doubles, their bytes gathered by place so that they compress."""
+    if isinstance(costs, float):
+        return costs
+    if costs.size and (costs == costs[0]).all():
+        return float(costs[0])
+    planes = np.ascontiguousarray(costs.astype("<f8").view(np.uint8).reshape(-1, 8).T)
+    return {"n": int(costs.size), "planes": _pack(planes.tobytes())}
+
+
+def unpack_costs(packed: Any) -> NDArray[np.float64] | float:
+    if not isinstance(packed, dict):
+        return float(packed)
+    planes = np.frombuffer(_unpack(packed["planes"]), dtype=np.uint8).reshape(8, packed["n"])
+    return np.ascontiguousarray(planes.T).view("<f8").reshape(-1).astype(np.float64)
+
+
+def _pack(raw: bytes) -> str:
+    return base64.b64encode(zlib.compress(raw, 1)).decode()
+
+
+def _unpack(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text, validate=True))
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+def write(fd: int, data: bytes) -> None:
+    """Write all of `data` at the end of the file and return when it is on disk."""
+    while data:
+        data = data[os.write(fd, data) :]
+    os.fsync(fd)
+    if hasattr(fcntl, "F_FULLFSYNC"):  # where fsync alone leaves the data in the drive's own cache
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+
+
+def read(fd: int) -> bytes:
+    """The whole file."""
+    size, parts, at = os.fstat(fd).st_size, [], 0
+    while at < size and (part := os.pread(fd, size - at, at)):
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a new name in `folder` last."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def lock(fd: int, path: Path) -> None:
+    """Take the file for this process alone, or say who has it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        here, there = os.fstat(fd), os.stat(path)
+        taken = (here.st_ino, here.st_dev) != (there.st_ino, there.st_dev)  # replaced while we waited
+    except (BlockingIOError, FileNotFoundError):
+        taken = True
+    if taken:
+        raise BadInput(f"Another process is writing the ledger {path}; wait until it has finished, or stop it.")
