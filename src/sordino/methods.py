@@ -1,25 +1,43 @@
 """The table of methods: a published name, and what stands behind it.
 
-A method is a rule, a mechanism and defaults under the name of its paper. Each has a `certified` variant, made private with
-the whole budget accounted, and a `published` one, as printed. To add a method, write one rule file and add one line here.
+A method is a rule, a mechanism and defaults under the name of its paper. Each has a `certified` variant, made private
+with the whole budget accounted, and a `published` one, as printed. To add a method, write one rule file and add one
+line here.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sordino.errors import BadInput
+from sordino.errors import BadInput, one_of
 from sordino.privacy.words import Unit, Variant
+from sordino.rules import (
+    adaclip,
+    adact,
+    automatic,
+    claims,
+    dp_fedacn,
+    dp_fedagnc,
+    dp_fedamvc,
+    dp_fedddc,
+    dp_fedggc,
+    fixed,
+    geyer,
+    noise_gamma,
+    quantile,
+)
 from sordino.rules.base import Rule
-from sordino.rules.fixed import Fixed
 
 if TYPE_CHECKING:
     from sordino.plan import Plan
 
 BOTH = (Unit.CLIENT, Unit.EXAMPLE)
+GAUSSIAN = ("gaussian",)
+EITHER = ("gaussian", "laplace")
 
 
 @dataclass(frozen=True)
@@ -29,6 +47,7 @@ class Setting:
     plan: Plan
     sizes: tuple[int, ...]  # length of each parameter tensor, in order
     units: float  # expected number of units in a round
+    multiplier: float | None = None  # of a round, where it was calibrated and is not the plan's
 
     @property
     def dimension(self) -> int:
@@ -37,49 +56,168 @@ class Setting:
 
 @dataclass(frozen=True)
 class Method:
-    """One line of the table."""
+    """One line of the table.
+
+    `rule` and `published` take a setting; their keyword arguments are the options that a plan may give, with defaults.
+    """
 
     name: str
     paper: str
-    rule: Callable[[Setting], Rule]
-    published: Callable[[Setting], Rule] | None = None  # None: the published rule is the certified one
+    rule: Callable[..., Rule]
+    published: Callable[..., Rule] | None = None  # None: the published rule is the certified one
     units: tuple[Unit, ...] = BOTH
-    reasons: tuple[str, ...] = ()  # why the published variant is not private; empty if it is
+    # Why the epsilon that the paper prints does not hold; empty if it does.
+    reasons: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     published_defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     # Relative multipliers of T rounds, for methods that spend unevenly by a public schedule.
     schedule: Callable[[Plan], list[float]] | None = None
-    claim: Callable[[Plan, float], float | None] | None = None  # (plan, multiplier) -> the epsilon the paper would print
+    # (plan, multiplier[, sampling rate, releases]) -> the epsilon that the paper would print; None: the proven one.
+    claim: Callable[..., float | None] | None = None
+    # Whether, for this plan, the reasons only concern the printed epsilon, and a larger one can be proven all the same.
+    larger: Callable[[Plan], bool] = lambda plan: False
+    mechanisms: tuple[str, ...] = GAUSSIAN
     private: bool = True  # False for the non-private baseline
 
     @property
     def private_as_published(self) -> bool:
         return self.private and not self.reasons
 
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        return (Variant.CERTIFIED, Variant.PUBLISHED) if self.private else (Variant.PUBLISHED,)
+
+    @property
+    def options(self) -> Mapping[str, float | None]:
+        """The options of either variant, with their defaults (None: worked out from the plan)."""
+        return {**_keywords(self.published), **_keywords(self.rule)}
+
+    def check(self, plan: Plan) -> None:
+        """Refuse options and mechanisms that the method does not have."""
+        one_of(self.mechanisms, **{f"mechanism of method {self.name}": plan.mechanism})
+        for name, value in plan.options.items():
+            if name not in self.options:
+                accepted = f"it has {', '.join(self.options)}" if self.options else "it has none"
+                raise BadInput(f"method {self.name} has no option {name!r}; {accepted}.")
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise BadInput(f"option {name} of method {self.name} must be a number, not {value!r}.")
+
     def build(self, setting: Setting) -> Rule:
+        """The rule of the plan's variant. Options that only the other variant has are left aside."""
+        self.check(setting.plan)
         printed = setting.plan.variant == Variant.PUBLISHED and self.published is not None
-        return (self.published if printed else self.rule)(setting)  # type: ignore[misc]
+        make = self.published if printed else self.rule
+        assert make is not None
+        return make(setting, **{k: v for k, v in setting.plan.options.items() if k in _keywords(make)})
+
+    def provable(self, plan: Plan) -> bool:
+        """Whether some epsilon can be proven for a run of this plan, be it larger than the one that the paper prints."""
+        return self.private and (plan.variant == Variant.CERTIFIED or not self.reasons or self.larger(plan))
 
     def reasons_for(self, variant: Variant) -> tuple[str, ...]:
         return self.reasons if variant == Variant.PUBLISHED or not self.private else ()
 
 
-def fixed(setting: Setting) -> Rule:
-    return Fixed(setting.plan.bound)
+def _keywords(make: Callable[..., Rule] | None) -> dict[str, float | None]:
+    if make is None:
+        return {}
+    found = inspect.signature(make).parameters.values()
+    return {p.name: p.default for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
 TABLE = (
     Method(
         "fedavg",
         "McMahan et al. 2017, Communication-efficient learning of deep networks from decentralized data",
-        fixed,
+        fixed.certified,
         reasons=("Updates are averaged without clipping or noise.",),
         private=False,
     ),
     Method(
         "dp-fedavg",
         "McMahan et al. 2018, Learning differentially private recurrent language models",
-        fixed,
+        fixed.certified,
+        mechanisms=EITHER,
+    ),
+    Method(
+        "adact",
+        "AdaCT-DPFL 2026, Differentially private federated learning with adaptive clipping thresholds",
+        adact.certified,
+        adact.published,
+        reasons=adact.REASONS,
+        claim=claims.rdp,
+    ),
+    Method(
+        "dp-fedacn",
+        "Zhang et al., Exploring the privacy-accuracy trade-off using adaptive gradient clipping in federated learning",
+        dp_fedacn.certified,
+        dp_fedacn.published,
+        reasons=dp_fedacn.REASONS,
+        claim=claims.label,
+    ),
+    Method(
+        "dp-fedagnc",
+        "After van der Veen et al. 2018, Three tools for practical differential privacy",
+        dp_fedagnc.certified,
+        dp_fedagnc.published,
+        reasons=dp_fedagnc.REASONS,
+        claim=claims.rdp,
+    ),
+    Method(
+        "dp-fedamvc",
+        "After Yu et al. 2018, as described by Zhang et al. (DP-FedACN): linear decay",
+        dp_fedamvc.certified,
+        mechanisms=EITHER,
+    ),
+    Method(
+        "dp-fedddc",
+        "Du et al. 2021, Dynamic differential-privacy preserving SGD",
+        dp_fedddc.certified,
+        reasons=dp_fedddc.REASONS,
+        schedule=dp_fedddc.schedule,
+        claim=dp_fedddc.claim,
+        larger=lambda plan: True,
+    ),
+    Method(
+        "dp-fedggc",
+        "After Liu et al. 2022, Differentially private learning with grouped gradient clipping",
+        dp_fedggc.certified,
+        dp_fedggc.published,
+    ),
+    Method(
+        "noise-gamma",
+        "Sartaj et al., Federated learning with differential privacy: decreasing noise mechanism",
+        noise_gamma.certified,
+        noise_gamma.published,
+        reasons=noise_gamma.REASONS,
+        claim=noise_gamma.claim,
+        larger=lambda plan: plan.mechanism == "gaussian",
+        mechanisms=EITHER,
+    ),
+    Method(
+        "quantile",
+        "Andrew et al. 2021, Differentially private learning with adaptive clipping",
+        quantile.certified,
+        quantile.published,
+    ),
+    Method(
+        "geyer",
+        "Geyer et al. 2017, Differentially private federated learning: a client level perspective",
+        geyer.certified,
+        geyer.published,
+        reasons=geyer.REASONS,
+        claim=claims.moments,
+    ),
+    Method(
+        "adaclip",
+        "Pichapati et al. 2019, AdaCliP: adaptive clipping for private SGD",
+        adaclip.certified,
+        adaclip.published,
+    ),
+    Method(
+        "automatic",
+        "Bu et al. 2023, Automatic clipping: differentially private deep learning made easier and stronger",
+        automatic.certified,
     ),
 )
 

@@ -1,15 +1,15 @@
 """The interface of a rule: how a method sets the bound from what has been released.
 
-A rule is a frozen dataclass of public settings with pure functions. Its state is plain data (a dict of numbers and lists),
-so that a checkpoint holds it. The same rule serves whole client updates and per-example gradients: it only ever sees
-released answers about abstract units.
+A rule is a frozen dataclass of public settings with pure functions. Its state is plain data (a dict of numbers and
+lists), so that a checkpoint holds it. The same rule serves whole client updates and per-example gradients: it only
+ever sees released answers about abstract units.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,23 +27,46 @@ class Seen:
     bound: Bound  # under which this round clipped
     answer: Answer | None  # to the query beside the sum, if the rule has one
     mean: np.ndarray  # the noisy mean, decoded
-    noise: float | np.ndarray  # std of the noise in that mean: public
+    noise: float | np.ndarray  # std of the noise in that mean before decoding: public
+    before: Answer | None = None  # to the query before the sum, if the rule has one
+
+
+class Asked(NamedTuple):
+    """What a rule asks in a round; ``before, beside = rule.query(state)``."""
+
+    before: Query | None = None  # of this round's units, before they are clipped
+    beside: Query | None = None  # together with the clipped sum, for the rounds to come
+
+
+NOTHING = Asked()
 
 
 class Rule(Protocol):
     """How the bound is set."""
 
-    before: Query | None  # asked of this round's units before they are clipped
-    beside: Query | None  # asked together with the clipped sum, for the rounds to come
-
     def init(self) -> State:
         """The state before round 1; public."""
 
+    def query(self, state: State) -> Asked:
+        """What this round's units are asked. It may follow from the state, which is released; that changes no cost."""
+
     def bound(self, state: State, answer: Answer | None) -> Bound:
-        """The bound of this round, from the state and the answer to `before`."""
+        """The bound of this round, from the state and the answer to `before`; without an answer, the last one known."""
 
     def observe(self, state: State, seen: Seen) -> State:
         """The state after the round."""
+
+
+def trust(noise: float, tolerance: float = 0.25) -> float:
+    """How far to follow an answer whose noise has this standard deviation: all the way at 0, half way at `tolerance`.
+
+    The noise is public, so this is post-processing. In a small cohort, where noise drowns the answer, the bound stays
+    near where it is instead of walking at random.
+
+    >>> trust(0.0), trust(0.25), round(trust(2.5), 2)
+    (1.0, 0.5, 0.01)
+    """
+    return 1 / (1 + (noise / tolerance) ** 2)
 
 
 def merge(states: Sequence[State]) -> State:

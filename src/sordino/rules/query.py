@@ -1,9 +1,9 @@
 """What each unit is asked about its norm, and what the answer costs.
 
-A query turns the norms of a cohort's units into one small summed vector. Every unit's own contribution has L2 norm at most
-`norm`, so the sum with Gaussian noise of standard deviation s is a Gaussian event of multiplier ``s / norm``. A query takes
-a `share` of the round's privacy, and the clipped sum takes the rest (see `split`): however it is divided, the round is one
-Gaussian event of the round's multiplier.
+A query turns the norms of a cohort's units into one small summed vector. Every unit's own contribution has L2 norm at
+most `norm`, so the sum with Gaussian noise of standard deviation s is a Gaussian event of multiplier ``s / norm``. A
+query takes a `share` of the round's privacy, and the clipped sum takes the rest (see `split`): however it is divided,
+the round is one Gaussian event of the round's multiplier.
 
 `RawNorm` is the exception that the published methods need: exact norms, which no noise protects. It can only leave
 through `disclose`.
@@ -23,7 +23,9 @@ from sordino.errors import BadInput, between, positive
 class Query(Protocol):
     """What is asked; a frozen dataclass."""
 
-    share: float
+    @property
+    def share(self) -> float:
+        """The part of the round's privacy that it takes."""
 
     @property
     def norm(self) -> float:
@@ -35,14 +37,23 @@ class Query(Protocol):
 
 @dataclass(frozen=True)
 class Answer:
-    """A released answer: the noisy sum, and the public number of units that it is divided by."""
+    """A released answer: the noisy sum, the public number of units that it is divided by, and the std of its noise.
+
+    An answer in the raw (see `RAW`) is not a sum: its total holds one entry for each unit, and may be empty.
+    """
 
     total: np.ndarray
     units: float
+    std: float = 0.0  # of the noise on each entry of the total; public
 
     @property
     def mean(self) -> np.ndarray:
         return self.total / self.units
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of the noise in the mean."""
+        return self.std / self.units
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,7 @@ class CentredBit:
 
 @dataclass(frozen=True)
 class HistogramBin:
-    """In which of the public bins the norm falls: a vector of counts. Below the first edge, bin 0; above the last, the last."""
+    """In which of the public bins the norm falls: a vector of counts, from below the first edge to above the last."""
 
     edges: tuple[float, ...]
     share: float = 0.1
@@ -101,7 +112,8 @@ class BoundedValue:
         positive(cap=self.cap)
 
     def encode(self, norms: np.ndarray, bound: float) -> np.ndarray:
-        return np.array([np.minimum(np.asarray(norms, float) / (self.cap * bound), 1.0).sum()])
+        # fmin: a norm that is not a number counts as the cap, not as a hole in the sum.
+        return np.array([np.fmin(np.asarray(norms, float) / (self.cap * bound), 1.0).sum()])
 
 
 @dataclass(frozen=True)
@@ -117,13 +129,13 @@ class RawNorm:
 
 @dataclass(frozen=True)
 class RawBit:
-    """The exact bits, uncentred and without noise. Not private at any epsilon; only for the published variants."""
+    """The exact bits, one for each unit: 1 below the bound, else 0. Not private either; for published variants only."""
 
     share: float = 0.0
     norm = math.inf
 
     def encode(self, norms: np.ndarray, bound: float) -> np.ndarray:
-        return (np.asarray(norms) <= bound).astype(float)
+        return (np.asarray(norms) < bound).astype(float)
 
 
 RAW = (RawNorm, RawBit)

@@ -1,0 +1,51 @@
+"""AdaCT-DPFL (Future Internet 18(3), 148, 2026): the clipping bound of a round is the quantile tau of its update norms.
+
+Published (algorithm 1, equations 8 to 11): every client sends its raw norm, the server takes the exact quantile and
+sends it back, clients clip to it and add noise in proportion. The paper gives tau no value; 0.5 stands here.
+
+Certified: the same quantile of the same round from a noisy histogram of norms (`histogram`), one joint Gaussian event
+with the clipped sum; or, with the option ``previous=1``, from the noisy centred bits of the rounds before
+(`quantile`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sordino.rules import histogram, quantile
+from sordino.rules.base import Rule
+from sordino.rules.exact import ExactQuantile
+
+if TYPE_CHECKING:
+    from sordino.methods import Setting
+
+REASONS = (
+    "Each client sends the exact norm of its update: a noiseless real number, which no finite epsilon covers.",
+    "The bound is an exact quantile of the cohort's norms and is sent to everyone: changing one client moves it visibly.",
+    "The noise is scaled by that data-dependent bound, so that the size of the noise itself tells the bound.",
+    "It is not said whether the accountant saw one client's noise or that of the sum, nor the sampling rate or delta.",
+    "Privacy is defined for one record, while whole client updates are clipped and noised.",
+)
+
+
+def certified(
+    setting: Setting,
+    *,
+    tau: float = 0.5,
+    previous: float = 0,
+    low: float | None = None,
+    high: float | None = None,
+    bins: float = 16,
+    share: float | None = None,
+    opening: float = 0.5,
+    eta: float = 0.2,
+    warm: float = 2.0,
+) -> Rule:
+    if previous:
+        return quantile.certified(setting, target=tau, eta=eta, share=share, warm=warm)
+    share = 0.1 if share is None else share
+    return histogram.certified(setting, target=tau, low=low, high=high, bins=bins, share=share, opening=opening)
+
+
+def published(setting: Setting, *, tau: float = 0.5) -> Rule:
+    return ExactQuantile(setting.plan.bound, tau)

@@ -1,0 +1,96 @@
+"""DP-FedAGNC: the bound is the mean norm of the round before (after van der Veen et al. 2018, arXiv 1812.02890, as
+DP-FedACN describes it).
+
+Published: the mean of the raw norms. Certified: each unit sends min(norm, kappa C_t), a bounded number; the noisy
+mean of these, nu, moves the bound by
+
+    C <- C (nu / C)^gain,   nu held within [C / kappa, kappa C]
+
+so that one round moves it by kappa^gain at most. The mean is that of norms cut off at kappa times the bound, which is
+lower than the mean of the norms themselves if their tail is heavy. A quantile (see `quantile`) has no such bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sordino.errors import BadInput, between, positive, rate
+from sordino.privacy.bounds import Bound, Flat
+from sordino.rules.base import Asked, Seen, State, trust
+from sordino.rules.exact import finite
+from sordino.rules.quantile import clamp
+from sordino.rules.query import Answer, BoundedValue, RawNorm
+
+if TYPE_CHECKING:
+    from sordino.methods import Setting
+
+REASONS = (
+    "The bound is the exact mean of the last round's raw norms: one client can move it without limit, unhidden by noise.",
+    "The noise is scaled by that data-dependent bound, so that the size of the noise itself tells the bound.",
+)
+
+
+@dataclass(frozen=True)
+class NoisyMean:
+    """The mean of bounded norms, with noise."""
+
+    start: float = 1.0
+    kappa: float = 2.0
+    gain: float = 0.5
+    share: float = 0.05
+
+    def __post_init__(self) -> None:
+        positive(bound=self.start)
+        between(0, 1, share=self.share)
+        rate(gain=self.gain)
+        if not self.kappa > 1:
+            raise BadInput(f"kappa must be above 1, or the bound could never grow, not {self.kappa!r}.")
+
+    def init(self) -> State:
+        return {"bound": self.start}
+
+    def query(self, state: State) -> Asked:
+        return Asked(beside=BoundedValue(self.kappa, self.share))
+
+    def bound(self, state: State, answer: Answer | None) -> Bound:
+        return Flat(state["bound"])
+
+    def observe(self, state: State, seen: Seen) -> State:
+        assert seen.answer is not None
+        ratio = float(np.clip(self.kappa * seen.answer.mean[0], 1 / self.kappa, self.kappa))  # nu / C
+        gain = self.gain * trust(self.kappa * seen.answer.noise)
+        return {"bound": clamp(state["bound"] * ratio**gain)}
+
+
+@dataclass(frozen=True)
+class ExactMean:
+    """The mean of the raw norms."""
+
+    start: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive(bound=self.start)
+
+    def init(self) -> State:
+        return {"bound": self.start}
+
+    def query(self, state: State) -> Asked:
+        return Asked(beside=RawNorm())
+
+    def bound(self, state: State, answer: Answer | None) -> Bound:
+        return Flat(state["bound"])
+
+    def observe(self, state: State, seen: Seen) -> State:
+        norms = finite(seen.answer)
+        return {"bound": clamp(float(np.mean(norms)))} if norms.size else state
+
+
+def certified(setting: Setting, *, kappa: float = 2.0, gain: float = 0.5, share: float = 0.05) -> NoisyMean:
+    return NoisyMean(setting.plan.bound, kappa, gain, share)
+
+
+def published(setting: Setting) -> ExactMean:
+    return ExactMean(setting.plan.bound)

@@ -1,0 +1,42 @@
+"""Geyer, Klein and Nabi 2017, Differentially private federated learning: a client level perspective (algorithm 1).
+
+Published: the bound of a round is the median of the raw norms of its updates. This follows the paper; the code that
+was published with it divides where it should multiply, so that large updates pass and small ones grow, and is not
+followed.
+
+Certified: the median from a noisy histogram of the round's norms (`histogram`), or with ``previous=1`` from noisy
+bits (`quantile`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sordino.rules import adact
+from sordino.rules.base import Rule
+from sordino.rules.exact import ExactQuantile
+
+if TYPE_CHECKING:
+    from sordino.methods import Setting
+
+REASONS = (
+    "The bound, and with it the noise, is the exact median of the cohort's raw norms: changing one client moves both.",
+    "A cohort of fixed size is accounted for as if each client had flipped its own coin.",
+)
+
+
+def certified(
+    setting: Setting,
+    *,
+    previous: float = 0,
+    low: float | None = None,
+    high: float | None = None,
+    bins: float = 16,
+    share: float | None = None,
+    opening: float = 0.5,
+) -> Rule:
+    return adact.certified(setting, previous=previous, low=low, high=high, bins=bins, share=share, opening=opening)
+
+
+def published(setting: Setting) -> Rule:
+    return ExactQuantile(setting.plan.bound, 0.5)

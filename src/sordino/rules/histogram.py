@@ -1,0 +1,193 @@
+"""The bound is a quantile of this very round's norms, from a noisy histogram of them.
+
+Each unit names the public, log-spaced bin that its norm falls in; the counts get Gaussian noise, and the bound is
+read off them before anything is clipped. Counts and clipped sum are one joint Gaussian event of the round's
+multiplier. The idea of a private histogram of norms is that of DC-SGD (2025); reading it is ours, and is
+post-processing of released counts:
+
+  the quantile  With L units below an edge and U above it, (1-p) L - p U grows with the edge and is 0 at the quantile
+                p. Its noise is the same at every edge for p = 1/2, and the number of units need not be known. Noise
+                makes the curve jagged: the non-decreasing curve nearest to it is taken, and its zero, linear between
+                edges in log scale.
+  the grid      It begins twelve decades wide. Once a quantile was heard the next grid is laid closely around it; when
+                the quantile runs to a border the grid widens again. Released values alone decide where the bins lie.
+  the noise     Where one round's counts are too noisy (small cohorts), counts are added up over a window of rounds, and
+                the bound moves only part of the way. While it searches the rule spends a larger share, `opening`. If
+                even a full window could not be heard it stops asking, keeps its bound, and leaves all privacy to the sum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sordino.errors import BadInput, between, positive, whole
+from sordino.privacy.bounds import Bound, Flat
+from sordino.rules.base import NOTHING, Asked, Seen, State
+from sordino.rules.query import Answer, HistogramBin
+
+if TYPE_CHECKING:
+    from sordino.methods import Setting
+
+
+class Reading(NamedTuple):
+    """What a histogram said."""
+
+    log_bound: float
+    log_quantile: float
+    counts: np.ndarray  # of the window
+    units: float  # of the window
+    variance: float  # of each count of the window
+    heard: bool
+    border: bool  # the quantile lies at the border of the grid, or beyond
+    hopeless: bool  # no window could be heard
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """The `target` quantile of the norms of the round."""
+
+    start: float = 1.0
+    target: float = 0.5
+    low: float = 1e-6
+    high: float = 1e6
+    bins: int = 16  # edges of the grid; counts are one more
+    share: float = 0.1
+    opening: float = 0.5  # share while the grid is wide
+    tolerance: float = 0.1  # noise in a fraction of units that is fully acceptable; twice as much is not heard
+    window: float = 20.0  # rounds that are added up at most
+    span: float = 2.0  # width of the narrow grid, in natural logarithms: a factor e on either side
+
+    def __post_init__(self) -> None:
+        positive(bound=self.start, low=self.low, high=self.high, tolerance=self.tolerance, span=self.span)
+        between(0, 1, target=self.target, share=self.share, opening=self.opening)
+        whole(4, bins=self.bins)
+        if self.low >= self.high:
+            raise BadInput(f"low must lie below high, but {self.low!r} does not lie below {self.high!r}.")
+        if self.window < 1:
+            raise BadInput(f"window must be at least 1 round, not {self.window!r}.")
+
+    def init(self) -> State:
+        grid = {"low": math.log(self.low), "high": math.log(self.high)}
+        return {"log_bound": math.log(self.start), "asks": 1, **grid, **self._empty()}
+
+    def query(self, state: State) -> Asked:
+        if not state["asks"]:
+            return NOTHING
+        edges = np.exp(self._grid(state)).tolist()
+        return Asked(before=HistogramBin(tuple(edges), self.opening if self._searches(state) else self.share))
+
+    def bound(self, state: State, answer: Answer | None) -> Bound:
+        return Flat(math.exp(state["log_bound"] if answer is None else self._read(state, answer).log_bound))
+
+    def observe(self, state: State, seen: Seen) -> State:
+        if seen.before is None:
+            return state
+        said = self._read(state, seen.before)
+        window = {"counts": said.counts.tolist(), "units": said.units, "variance": said.variance}
+        after = {**state, **window, "log_bound": said.log_bound, "asks": int(not said.hopeless)}
+        return {**after, **self._next_grid(state, said)}
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    def _read(self, state: State, answer: Answer) -> Reading:
+        noise = self._noise(answer.std**2, answer.units)
+        length = min(max((noise / self.tolerance) ** 2, 1), self.window)  # rounds that are needed
+        keep = 1 - 1 / length
+        counts = keep * np.asarray(state["counts"]) + answer.total
+        units = keep * state["units"] + answer.units
+        variance = keep**2 * state["variance"] + answer.std**2
+
+        quantile, border = crossing(self._grid(state), counts, self.target)
+        believed = max(0.0, 1 - (self._noise(variance, units) / (2 * self.tolerance)) ** 2)
+        weight = 1.0 if believed > 0 and self._searches(state) else believed
+        bound = state["log_bound"] + weight * (quantile - state["log_bound"])
+        hopeless = noise / math.sqrt(2 * self.window - 1) > 2 * self.tolerance
+        return Reading(bound, quantile, counts, units, variance, believed > 0, border, hopeless)
+
+    def _noise(self, variance: float, units: float) -> float:
+        """The std of the noise in (1-p) L - p U as a fraction of the units, on average over the edges."""
+        p = self.target
+        return math.sqrt(variance * (self.bins + 1) * ((1 - p) ** 2 + p**2) / 2) / units
+
+    # ---- the grid ----------------------------------------------------------------------------------------------------
+
+    def _grid(self, state: State) -> np.ndarray:
+        return np.linspace(state["low"], state["high"], self.bins)
+
+    def _searches(self, state: State) -> bool:
+        return state["high"] - state["low"] > 1.001 * self.span
+
+    def _next_grid(self, state: State, said: Reading) -> dict[str, Any]:
+        width = state["high"] - state["low"]
+        middle = (state["high"] + state["low"]) / 2
+        widest = math.log(self.high / self.low)
+        if not said.heard:
+            return {}
+        if said.border:
+            width = min(2 * width, widest)
+        elif self._searches(state):
+            width = max(4 * width / (self.bins - 1), self.span)
+        elif abs(said.log_quantile - middle) < width / 4:
+            return {}
+        width = min(width, widest)
+        return {"low": said.log_quantile - width / 2, "high": said.log_quantile + width / 2, **self._empty()}
+
+    def _empty(self) -> dict[str, Any]:
+        return {"counts": [0.0] * (self.bins + 1), "units": 0.0, "variance": 0.0}
+
+
+def crossing(edges: np.ndarray, counts: np.ndarray, p: float) -> tuple[float, bool]:
+    """Where the units below make up the fraction p, between log edges; and whether that is at the border.
+
+    >>> crossing(np.array([0.0, 1.0, 2.0]), np.array([2.0, 0.0, 6.0, 2.0]), 0.5)
+    (1.5, False)
+    """
+    curve = increasing(np.cumsum(counts)[:-1] - p * np.sum(counts))
+    if curve[0] >= 0 or curve[-1] <= 0:
+        return float(edges[0] if curve[0] >= 0 else edges[-1]), True
+    j = int(np.argmax(curve >= 0))
+    part = -curve[j - 1] / (curve[j] - curve[j - 1])
+    return float(edges[j - 1] + part * (edges[j] - edges[j - 1])), False
+
+
+def increasing(y: np.ndarray) -> np.ndarray:
+    """The non-decreasing sequence nearest to y in least squares: neighbours in the wrong order are pooled.
+
+    >>> increasing(np.array([1.0, 3.0, 2.0, 4.0])).tolist()
+    [1.0, 2.5, 2.5, 4.0]
+    """
+    pools: list[tuple[float, int]] = []
+    for value in np.asarray(y, float).tolist():
+        size = 1
+        while pools and pools[-1][0] > value:
+            other, many = pools.pop()
+            value, size = (value * size + other * many) / (size + many), size + many
+        pools.append((value, size))
+    return np.repeat([value for value, _ in pools], [size for _, size in pools])
+
+
+def certified(
+    setting: Setting,
+    *,
+    target: float = 0.5,
+    low: float | None = None,
+    high: float | None = None,
+    bins: float = 16,
+    share: float = 0.1,
+    opening: float = 0.5,
+) -> Histogram:
+    """The grid spans six decades on either side of the plan's bound, unless the plan says otherwise."""
+    start = setting.plan.bound
+    low, high = start * 1e-6 if low is None else low, start * 1e6 if high is None else high
+    return Histogram(start, target, low, high, as_whole("bins", bins), share, opening)
+
+
+def as_whole(name: str, value: float) -> int:
+    """Options are numbers; some must be whole."""
+    if value != int(value):
+        raise BadInput(f"{name} must be a whole number, not {value!r}.")
+    return int(value)

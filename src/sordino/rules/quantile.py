@@ -1,0 +1,95 @@
+"""The bound follows a quantile of the norms, from noisy bits (Andrew et al. 2021, Differentially private learning with
+adaptive clipping, algorithm 1).
+
+Every unit says whether its norm lay within the bound, as +1/2 or -1/2. The noisy mean of these bits gives the
+fraction b of units that were not clipped, and the bound moves by a geometric step towards the quantile gamma (section
+3.1):
+
+    C <- C exp(-eta (b - gamma))
+
+Since the bits ride with the clipped sum, the round is one Gaussian event of multiplier z; the sum is noised with
+z_sum = (z^-2 - (2 sigma_b)^-2)^(-1/2) (theorem 1), where sigma_b, the noise on the bits, is m/20 if the budget
+allows.
+
+With eta = 0.2 the bound moves by a tenth a round at most. The certified variant adds two things, both computed from
+released values and thus free: it starts with larger steps, which are halved each time the bound is overshot, until
+they are down to eta; and it follows the bits only as far as their noise lets them be believed (`trust`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sordino.errors import at_least, between, positive
+from sordino.privacy.bounds import Bound, Flat
+from sordino.rules.base import Asked, Seen, State, trust
+from sordino.rules.query import Answer, CentredBit
+
+if TYPE_CHECKING:
+    from sordino.methods import Setting
+
+LOWEST, HIGHEST = 1e-12, 1e12  # of any bound: what sums in fixed point and in double precision carry with ease
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """Track the `target` quantile, asking for one centred bit."""
+
+    start: float = 0.1
+    target: float = 0.5
+    eta: float = 0.2
+    share: float = 0.05
+    warm: float = 0.0  # the first step; 0: no warm-up
+    steady: bool = True  # follow noisy bits less
+
+    def __post_init__(self) -> None:
+        positive(bound=self.start, eta=self.eta)
+        between(0, 1, target=self.target, share=self.share)
+        at_least(0, warm=self.warm)
+
+    def init(self) -> State:
+        return {"bound": self.start, "step": max(self.warm, self.eta), "side": 0.0}
+
+    def query(self, state: State) -> Asked:
+        return Asked(beside=CentredBit(self.share))
+
+    def bound(self, state: State, answer: Answer | None) -> Bound:
+        return Flat(state["bound"])
+
+    def observe(self, state: State, seen: Seen) -> State:
+        assert seen.answer is not None
+        within = float(np.clip(0.5 + seen.answer.mean[0], 0, 1))
+        miss = within - self.target
+        step = state["step"]
+        if miss * state["side"] < 0:  # overshot
+            step = max(self.eta, step / 2)
+        gain = step * (trust(seen.answer.noise) if self.steady else 1.0)
+        return {"bound": clamp(state["bound"] * math.exp(-gain * miss)), "step": step, "side": float(np.sign(miss))}
+
+
+def clamp(bound: float) -> float:
+    return min(max(bound, LOWEST), HIGHEST)
+
+
+def bit_share(setting: Setting, most: float = 0.1) -> float:
+    """The share of the privacy that puts noise of m/20 on the sum of bits (section 3.2), at most `most`.
+
+    From sigma_b = (1/2) z / sqrt(share). In small cohorts m/20 would take all there is, and more.
+    """
+    z = setting.multiplier or setting.plan.multiplier
+    return min(most, 0.05) if z is None else min(most, (10 * z / setting.units) ** 2)
+
+
+def certified(
+    setting: Setting, *, target: float = 0.5, eta: float = 0.2, share: float | None = None, warm: float = 2.0
+) -> Quantile:
+    return Quantile(setting.plan.bound, target, eta, bit_share(setting) if share is None else share, warm)
+
+
+def published(setting: Setting, *, target: float = 0.5, eta: float = 0.2, share: float | None = None) -> Quantile:
+    share = bit_share(setting) if share is None else share
+    return Quantile(setting.plan.bound, target, eta, share, steady=False)
