@@ -350,14 +350,16 @@ class Ledger:
         """Read every line, check the chain, and bring the filter to where it was."""
         whole_lines = text.split(b"\n")
         last = whole_lines.pop()  # what follows the last newline
-        self._ended = not last  # False: only its newline is missing
-        self._torn = b""
-        if not last and len(whole_lines) > 1:  # may be torn as well: pages reach the disk in any order
-            last = whole_lines.pop()
+        self._ended, self._torn = True, b""
         if last and lines.unseal(last)[0] is None:
-            self._torn, self._ended = last, True
-        elif last:
+            self._torn = last
+        elif last:  # only the newline is missing
             whole_lines.append(last)
+            self._ended = False
+        elif len(whole_lines) > 1 and b"\0" in whole_lines[-1]:  # a page of it never reached the disk
+            self._torn = whole_lines.pop()
+        if self._torn.count(b'{"seq":') > 1:  # no crash joins two lines
+            raise self._tampered(len(whole_lines), "cannot be read")
         self._good = sum(map(len, whole_lines)) + len(whole_lines)
         self._begin(whole_lines[0] if whole_lines else b"", spending)
         for number, line in enumerate(whole_lines[1:], start=1):
