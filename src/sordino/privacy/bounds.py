@@ -132,7 +132,7 @@ class Grouped(Bound):
         if not sizes or len(sizes) != len(bounds):
             raise BadInput(f"Grouped clipping needs one bound for each group, not {len(bounds)} for {len(sizes)}.")
         for length, bound in zip(sizes, bounds):
-            whole(size=length)
+            whole(size=length)  # type: ignore[arg-type]
             positive(bound=bound)
         object.__setattr__(self, "sizes", sizes)
         object.__setattr__(self, "bounds", tuple(map(float, bounds)))
@@ -247,8 +247,7 @@ class L1(Bound):
 def from_json(data: dict[str, Any]) -> Bound:
     """The bound that `to_json` described."""
     kinds: dict[str, type[Bound]] = {b.kind: b for b in (Flat, Automatic, Grouped, Coordinates, L1)}
-    fields = dict(data)
-    kind = fields.pop("kind", None)
+    kind, fields = data.get("kind"), {name: value for name, value in data.items() if name != "kind"}
     if kind not in kinds:
         raise BadInput(f"kind of bound must be one of {', '.join(kinds)}, not {kind!r}.")
     try:

@@ -210,7 +210,7 @@ def _add_noise(value: Any, noise: np.ndarray) -> np.ndarray:
     return value + noise
 
 
-def _stamped(total: Private, bound: Bound) -> Any:
+def _stamped(total: Private, bound: Any) -> Any:
     """The value, if it was clipped under this bound; only the bound that clips may size the noise."""
     value = _open(total)
     stamp = total.bound
