@@ -1,4 +1,4 @@
-"""A folder as a federation: one ``.npz``, ``.csv`` or ``.parquet`` file per client; ``test.*`` is the public test set."""
+"""A folder as a federation: one ``.npz``, ``.csv`` or ``.parquet`` file per client; ``test.*`` is the public test."""
 
 from __future__ import annotations
 

