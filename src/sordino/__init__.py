@@ -1,0 +1,67 @@
+"""Sordino: federated learning with adaptive differential privacy that is proven, enforced and attacked.
+
+    import sordino
+    federation = sordino.Federation.from_arrays([(x0, y0), (x1, y1)], test=(x, y))
+    plan = sordino.Plan(method="dp-fedavg", unit="example", epsilon=4.0, clients=2)
+    result = sordino.train(model, federation, plan)
+    print(result.statement.text())
+
+Names are imported when they are first used, so that commands which do not train never load PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sordino.engines import Speed
+    from sordino.errors import BadInput, BudgetRefused, SordinoError
+    from sordino.federation.population import Federation
+    from sordino.federation.training import Result, train
+    from sordino.plan import Plan
+    from sordino.privacy.words import Observer, Relation, Sampling, Unit, Variant
+
+_HOME = {
+    "Plan": "sordino.plan",
+    "Federation": "sordino.federation.population",
+    "train": "sordino.federation.training",
+    "Result": "sordino.federation.training",
+    "Speed": "sordino.engines",
+    "Unit": "sordino.privacy.words",
+    "Relation": "sordino.privacy.words",
+    "Observer": "sordino.privacy.words",
+    "Sampling": "sordino.privacy.words",
+    "Variant": "sordino.privacy.words",
+    "SordinoError": "sordino.errors",
+    "BadInput": "sordino.errors",
+    "BudgetRefused": "sordino.errors",
+}
+
+__all__ = [
+    "BadInput",
+    "BudgetRefused",
+    "Federation",
+    "Observer",
+    "Plan",
+    "Relation",
+    "Result",
+    "Sampling",
+    "SordinoError",
+    "Speed",
+    "Unit",
+    "Variant",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'sordino' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

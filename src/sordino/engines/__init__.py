@@ -1,0 +1,84 @@
+"""Where clients run: in this process, in worker processes. The choice changes speed, never the result."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sordino.errors import at_least, one_of, whole
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import nn
+
+    from sordino.clients.local import Loss
+    from sordino.clients.request import Work
+    from sordino.engines.base import Engine
+    from sordino.federation.population import Federation
+    from sordino.plan import Plan
+    from sordino.rules.base import Rule
+
+ENGINES = ("auto", "in-process", "workers")
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Settings that can change speed only."""
+
+    engine: str = "auto"
+    workers: int = 0  # 0: as many as there are cores
+    evaluate_every: int = 0  # rounds; 0: about twenty times in a run
+    checkpoint_every: int = 1
+
+    def __post_init__(self) -> None:
+        one_of(ENGINES, engine=self.engine)
+        at_least(0, workers=self.workers, evaluate_every=self.evaluate_every)
+        whole(checkpoint_every=self.checkpoint_every)
+
+    def evaluates(self, round: int, rounds: int) -> bool:
+        every = self.evaluate_every or max(1, rounds // 20)
+        return round % every == 0 or round == rounds
+
+    def checkpoints(self, round: int, rounds: int) -> bool:
+        return round % self.checkpoint_every == 0 or round == rounds
+
+    @property
+    def count(self) -> int:
+        return self.workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def start_engine(
+    model: nn.Module, federation: Federation, plan: Plan, rule: Rule, speed: Speed, loss: Loss | None
+) -> tuple[Engine, Work, np.ndarray]:
+    """An engine with its clients' work, and the vector that the model starts from."""
+    from sordino.clients.site import Site
+    from sordino.engines.inprocess import InProcess
+    from sordino.engines.scoring import Scoring
+    from sordino.engines.workers import Workers, shared
+
+    site = Site(model, federation, plan, loss)
+    start = site.flat.vector().cpu().numpy()
+    theta = shared(start.shape, start.dtype.type)
+    theta[:] = start
+    work, scoring = make_work(site, theta, rule), Scoring(site, theta)
+    if speed.engine != "in-process" and speed.count > 1 and sys.platform == "linux" and site.device.type == "cpu":
+        return Workers(work, scoring, theta, speed.count), work, start
+    return InProcess(work, scoring, theta), work, start
+
+
+def make_work(site: Any, theta: np.ndarray, rule: Rule) -> Work:
+    """What clients do, by the unit that is protected."""
+    plan = site.plan
+    if plan.pooled and plan.private:
+        from sordino.clients.pooled import PooledGradients
+
+        return PooledGradients(site, theta)
+    if plan.local and plan.private:
+        from sordino.clients.dpsgd import LocalSteps
+
+        return LocalSteps(site, theta, rule)
+    from sordino.clients.whole import WholeUpdates
+
+    return WholeUpdates(site, theta)

@@ -1,0 +1,47 @@
+# Two commands on a fresh machine: `make run` and `make test`. Everything is installed into .venv.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help run test quick lint bench clean
+.DEFAULT_GOAL := help
+
+help:  ## what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+run: $(VENV)/run  ## install and train on the embedded digits
+	$(BIN)/sordino train
+
+test: $(VENV)/test lint  ## install what tests need, lint, type-check and run all tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+quick: $(VENV)/test  ## the tests that failed last, then the rest, without the linters
+	$(BIN)/python -m pytest --ff -x
+
+lint: $(VENV)/test  ## ruff and mypy
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/mypy
+
+bench: $(VENV)/test  ## measure against the peers (installs them into benchmarks/venvs; takes a while)
+	$(BIN)/python benchmarks/run.py
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build src/*.egg-info
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# PyTorch first and by its exact version: a looser request may pull gigabytes of CUDA libraries.
+$(VENV)/torch: $(VENV)/bin/python constraints.txt
+	$(PIP) torch
+	touch $@
+
+$(VENV)/run: $(VENV)/torch pyproject.toml
+	$(PIP) -e '.[train]'
+	touch $@
+
+$(VENV)/test: $(VENV)/torch pyproject.toml
+	$(PIP) -e '.[all,test]'
+	touch $@ $(VENV)/run

@@ -1,0 +1,89 @@
+"""The command line: parse, call, print. Each command is a small module that is only imported when it is named.
+
+Errors a user can put right are one sentence on stderr and an exit code: 2 for bad input, 3 for a refused budget, 4 for a
+failed audit. A traceback appears under ``--debug`` only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from sordino.errors import SordinoError
+
+# command -> (module with add_parser and run, what it is for)
+COMMANDS = {
+    "train": ("sordino.cli.train", "train a model under a privacy budget"),
+    "plan": ("sordino.cli.plan", "what a budget means before there is any data: noise, signal, what to change"),
+    "account": ("sordino.cli.account", "epsilon, multiplier or rounds from the other two"),
+    "methods": ("sordino.cli.methods", "the methods, their papers, and whether they are private as published"),
+    "data": ("sordino.cli.data", "list and fetch data sets"),
+    "report": ("sordino.cli.report", "draw the report of a run again"),
+}
+
+ABOUT = """Train one model across many data holders with adaptive differential privacy, proven and enforced.
+
+Start with `sordino train`: it trains on the embedded digits and ends with the privacy statement."""
+
+
+def parser(command: str | None) -> argparse.ArgumentParser:
+    """The whole parser, with options only of the command that was named: the others need not be imported."""
+    top = argparse.ArgumentParser(prog="sordino", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("--version", action="store_true", help="print the version and stop")
+    top.add_argument("--debug", action="store_true", help="show tracebacks")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, (module, summary) in COMMANDS.items():
+        if name == command:
+            importlib.import_module(module).add_parser(commands)
+        else:
+            commands.add_parser(name, help=summary, add_help=False)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    words = [w for w in words if w != "--debug"]
+    command = next((w for w in words if not w.startswith("-")), None)
+    top = parser(command)
+    args = top.parse_args(words)
+    if args.version:
+        from importlib.metadata import version
+
+        print(f"sordino {version('sordino')}")
+        return 0
+    if args.command is None:
+        top.print_help()
+        return 0
+    try:
+        return args.func(args)
+    except SordinoError as error:
+        if debug:
+            raise
+        print(f"sordino: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        print("sordino: stopped.", file=sys.stderr)
+        return 130
+    except ModuleNotFoundError as error:
+        if debug:
+            raise
+        print(f"sordino: {error.name} is not installed; install it with: pip install 'sordino[all]'.", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def run() -> None:
+    """The installed command."""
+    sys.exit(main())
+
+
+if __name__ == "__main__":
+    run()

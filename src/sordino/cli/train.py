@@ -1,0 +1,154 @@
+"""``sordino train``: from options or a plan file to a trained model, its statement and its report."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from typing import Any
+
+from sordino.errors import BadInput
+from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
+from sordino.privacy.words import Observer, Relation, Sampling, Unit, Variant
+
+EXAMPLES = """examples:
+  sordino train                                                    the embedded digits, epsilon 4, example unit
+  sordino train --data fashion-mnist --epsilon 3 --method dp-fedavg
+  sordino train --data fashion-mnist --clients 100 --cohort 10 --unit client --observer public --epsilon 8
+  sordino train --method fedavg --data mnist                       no privacy: the baseline
+  sordino train --plan plan.toml --seed 2                          a plan file; options override it
+  sordino train --resume runs/digits-adact-1                       go on with a run that was cut off
+  sordino train --data ./hospitals --model linear                  your own folder, one file per client"""
+
+# Options that are fields of the plan: (name, type, choices, help).
+FIELDS: tuple[tuple[str, Any, Any, str], ...] = (
+    ("data", str, None, "data set, or a folder with one file per client"),
+    ("clients", int, None, "how many clients the data is dealt out to"),
+    ("partition", str, PARTITIONS, "how it is dealt out"),
+    ("alpha", float, None, "Dirichlet concentration: small is very unlike, large is alike"),
+    ("model", str, None, "network; auto picks the usual one for the data"),
+    ("method", str, None, "see `sordino methods`"),
+    ("variant", str, tuple(Variant), "certified: made private; published: as the paper prints it"),
+    ("mechanism", str, MECHANISMS, "noise"),
+    ("bound", float, None, "first clipping threshold; public"),
+    ("unit", str, tuple(Unit), "what is protected"),
+    ("observer", str, tuple(Observer), "against whom"),
+    ("relation", str, tuple(Relation), "neighbouring relation (by default it follows from the sampling)"),
+    ("epsilon", float, None, "the budget; the noise is calibrated to it"),
+    ("delta", float, None, "the probability that the guarantee leaves out"),
+    ("multiplier", float, None, "noise over bound, instead of or besides epsilon"),
+    ("sampling", str, tuple(Sampling), "how units come to take part"),
+    ("cohort", int, None, "clients expected in a round"),
+    ("weights", str, WEIGHTS, "how clients are weighted (client unit)"),
+    ("weight_cap", int, None, "examples from which on a client weighs in full; public"),
+    ("rounds", int, None, "rounds"),
+    ("local_epochs", int, None, "passes over a client's data in a round"),
+    ("batch_size", int, None, "mini-batch; with the example unit pooled, records expected in a round"),
+    ("lr", float, None, "learning rate of gradient steps"),
+    ("optimizer", str, OPTIMIZERS, "of clients"),
+    ("momentum", float, None, "of clients"),
+    ("server_optimizer", str, OPTIMIZERS, "of the server"),
+    ("server_lr", float, None, "of the server"),
+    ("server_momentum", float, None, "of the server"),
+    ("canaries", int, None, "canaries to put in, for `sordino audit`"),
+    ("seed", int, None, "of everything that is drawn"),
+)
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "train",
+        help="train a model under a privacy budget",
+        description="Train a model under a privacy budget. Without options: digits, 10 clients, epsilon 4, example unit.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--plan", metavar="FILE", help="a plan.toml; options given besides override it")
+    for name, kind, choices, text in FIELDS:
+        metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
+        parser.add_argument(f"--{name.replace('_', '-')}", type=_number(name, kind), metavar=metavar, help=text)
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method's rule")
+    parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
+    parser.add_argument("--engine", default="auto", help="auto, in-process or workers; changes speed only")
+    parser.add_argument("--workers", type=_number("workers", int), default=0, help="worker processes (0: one per core)")
+    parser.add_argument("--evaluate-every", type=_number("evaluate-every", int), default=0, metavar="ROUNDS")
+    parser.add_argument("--out", metavar="FOLDER", help="run folder (default: a new one under runs/)")
+    parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
+    parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard scalars into the run folder")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from sordino.engines import Speed
+
+    if args.resume is not None:
+        from sordino.federation.folder import RunFolder
+
+        folder, plan = RunFolder.reopen(args.resume)
+        out: Any = folder.path
+    else:
+        plan, out = plan_from(args), args.out
+    speed = Speed(args.engine, args.workers, args.evaluate_every)
+
+    from sordino.cli.progress import bar
+    from sordino.federation.assembly import assemble
+    from sordino.federation.training import train
+
+    model, federation, plan = assemble(plan)
+    with bar(plan, quiet=args.quiet or args.json, tensorboard=args.tensorboard, out=out) as watch:
+        result = train(model, federation, plan, out=out, resume=args.resume is not None, speed=speed, on_round=watch)
+    if args.json:
+        print(json.dumps(result.to_json()))
+    else:
+        _tell(result)
+    return 3 if result.stopped else 0
+
+
+def plan_from(args: argparse.Namespace) -> Plan:
+    """Options over the plan file over what suits the method and the data."""
+    from sordino.federation.assembly import complete
+
+    given: dict[str, Any] = read_toml(args.plan) if args.plan else {}
+    names = [f.name for f in dataclasses.fields(Plan)]
+    given |= {n: getattr(args, n) for n in names if getattr(args, n, None) is not None}
+    options = dict(given.get("options", {}))
+    for pair in args.option:
+        name, sign, value = pair.partition("=")
+        try:
+            options[name] = float(value)
+        except ValueError:
+            sign = ""
+        if not sign:
+            raise BadInput(f"--option takes NAME=NUMBER, not {pair!r}.")
+    if options:
+        given["options"] = options
+    return Plan.from_json(complete(given))
+
+
+def _number(name: str, kind: Any) -> Any:
+    """argparse's own message for a bad number does not say what would do; ours does."""
+    if kind is str:
+        return str
+
+    def parse(text: str) -> Any:
+        try:
+            return kind(text)
+        except ValueError:
+            word = "a whole number" if kind is int else "a number"
+            raise BadInput(f"{name.replace('_', '-')} must be {word}, not {text!r}.") from None
+
+    return parse
+
+
+def _tell(result: Any) -> None:
+    print(result.statement.text())
+    print()
+    if result.accuracy is not None:
+        print(f"Accuracy   {result.accuracy:.1%} on the public test set, after {result.rounds} rounds")
+    print(f"Report     {result.folder / 'report.html'}")
+    print(f"Run        {result.folder}")
+    if result.stopped:
+        print(f"Stopped    {result.stopped}", file=sys.stderr)

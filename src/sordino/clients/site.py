@@ -1,0 +1,73 @@
+"""What a place that holds data needs to work: the model as one vector, and the data as tensors.
+
+In a simulation one site holds all clients' data and is inherited by forked workers; at a data holder it holds one client's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sordino.clients.flat import Flat, check
+from sordino.clients.local import Loss
+from sordino.privacy.randomness import stream
+
+if TYPE_CHECKING:
+    from sordino.federation.population import Federation
+    from sordino.plan import Plan
+
+PREPARED = 4 << 30  # bytes of model input that are kept ready; larger data is prepared batch by batch
+
+
+class Site:
+    """Model, data and settings, wherever clients run."""
+
+    def __init__(self, model: nn.Module, federation: Federation, plan: Plan, loss: Loss | None = None) -> None:
+        self.federation, self.plan = federation, plan
+        self.loss: Loss = loss or functional.cross_entropy
+        self.device = next(model.parameters()).device
+        x, _ = federation[0]
+        check(model, self.tensor(x[:2]))
+        self.flat = Flat(model.train())
+        self.x, self.y = self._prepare()
+
+    def _prepare(self) -> tuple[Tensor | None, Tensor | None]:
+        pooled, shape = self.federation.x, self.federation.input_shape
+        if pooled is None or len(pooled) * int(np.prod(shape)) * 4 > PREPARED:
+            return None, None
+        return self.tensor(self.federation.prepare(pooled)), self.tensor(np.asarray(self.federation.y))
+
+    def tensor(self, array: np.ndarray) -> Tensor:
+        array = array if array.flags.writeable else array.view()
+        with np.errstate(all="ignore"):
+            out = torch.from_numpy(np.require(array, requirements=["C"]) if array.flags.writeable else array.copy())
+        if out.dtype in (torch.int32, torch.uint8, torch.int16):
+            out = out.long()
+        out = out.to(self.device)
+        return out.contiguous(memory_format=torch.channels_last) if out.dim() == 4 else out
+
+    def client(self, k: int) -> tuple[Tensor, Tensor]:
+        """All of client k's examples."""
+        offsets = self.federation.offsets
+        if self.x is None or self.y is None or offsets is None:
+            x, y = self.federation[k]
+            return self.tensor(x), self.tensor(y)
+        here = slice(int(offsets[k]), int(offsets[k + 1]))
+        return self.x[here], self.y[here]
+
+    def rows(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Examples by their place in the pooled data."""
+        if self.x is None or self.y is None:
+            assert self.federation.x is not None and self.federation.y is not None
+            x = self.federation.prepare(self.federation.x[rows])
+            return self.tensor(x), self.tensor(self.federation.y[rows].astype(np.int64))
+        index = torch.from_numpy(rows).to(self.device)
+        return self.x.index_select(0, index), self.y.index_select(0, index)
+
+    def seed_layers(self, round: int, item: int) -> None:
+        """Give layers that draw at random (dropout) a stream of their own: torch only lets them use the global generator."""
+        torch.manual_seed(int(stream(self.plan.seed, round, item, "layers").integers(2**62)))

@@ -1,0 +1,42 @@
+"""How well a model does on the public test set, in pieces that may be scored anywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sordino.clients.site import Site
+
+PIECE = 1000
+
+
+class Scoring:
+    """Counts correct answers and adds up losses, piece by piece."""
+
+    def __init__(self, site: Site, theta: np.ndarray) -> None:
+        self.site, self.theta = site, theta
+        test = site.federation.test
+        self.x: Tensor | None = None if test is None else site.tensor(test[0])
+        self.y: Tensor | None = None if test is None else site.tensor(test[1])
+
+    def pieces(self) -> list[int]:
+        return [] if self.y is None else list(range(0, len(self.y), PIECE))
+
+    def score(self, start: int) -> tuple[int, float]:
+        assert self.x is not None and self.y is not None
+        flat = self.site.flat
+        flat.load(self.theta)
+        flat.model.eval()
+        with torch.no_grad():
+            x, y = self.x[start : start + PIECE], self.y[start : start + PIECE]
+            logits = flat.model(x)
+            correct = int((logits.argmax(1) == y).sum())
+            loss = float(self.site.loss(logits, y)) * len(y)
+        flat.model.train()
+        return correct, loss
+
+    def summary(self, scores: list[tuple[int, float]]) -> tuple[float, float] | None:
+        if self.y is None:
+            return None
+        return sum(c for c, _ in scores) / len(self.y), sum(s for _, s in scores) / len(self.y)

@@ -1,0 +1,145 @@
+"""Clients in resident worker processes, one thread each, sharing the data and the model's vector.
+
+Workers are forked once and inherit the data without a copy. A round costs one small message each way: the model goes out and
+the sums come back through shared memory. Items are handed out largest first, from a common counter, so that no worker waits
+long for another. Items whose clients wait between the two phases of a round stay with the worker that has their update.
+"""
+
+from __future__ import annotations
+
+import mmap
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import torch
+
+from sordino.clients.request import ASK, GIVE, Request, Work
+from sordino.engines.base import Gathered, gathered, work_on
+from sordino.engines.scoring import Scoring
+from sordino.errors import SordinoError
+
+SCORE = "score"
+
+
+class ClientFailed(SordinoError):
+    """A client's work raised an error; the sentence names the client's item and the error, the cause holds the traceback."""
+
+
+def shared(shape: tuple[int, ...], dtype: type) -> np.ndarray:
+    """Zeros in memory that forked processes share."""
+    count = int(np.prod(shape))
+    memory = mmap.mmap(-1, max(1, count * np.dtype(dtype).itemsize))
+    return np.frombuffer(memory, dtype, count).reshape(shape)
+
+
+class Workers:
+    """Resident processes. Build it before anything in this process has used several torch threads."""
+
+    def __init__(self, work: Work, scoring: Scoring, theta: np.ndarray, count: int) -> None:
+        self.work, self.scoring, self.theta, self.count = work, scoring, theta, count
+        context = multiprocessing.get_context("fork")
+        self._codes = shared((count, theta.size), np.int64)
+        self._next = context.Value("q", 0)
+        self._pipes: list[Connection] = []
+        self._processes = []
+        for rank in range(count):
+            here, there = context.Pipe()
+            process = context.Process(target=self._serve, args=(rank, there), daemon=True)
+            process.start()
+            there.close()
+            self._pipes.append(here)
+            self._processes.append(process)
+
+    # ---- in this process -------------------------------------------------------------------------------------------------
+
+    def run(self, request: Request, items: Sequence[Any]) -> Gathered:
+        order = sorted(range(len(items)), key=lambda i: -self.work.weight(items[i]))
+        answers = self._all((request, items, order))
+        codes = self._codes.sum(axis=0) if request.phase == GIVE else np.zeros(0, np.int64)
+        return gathered(request, codes, answers, self.work.shares(items))
+
+    def evaluate(self) -> tuple[float, float] | None:
+        pieces = self.scoring.pieces()
+        return self.scoring.summary([score for _, score in sorted(self._all((SCORE, pieces, range(len(pieces)))))])
+
+    def _all(self, job: tuple[Any, Sequence[Any], Sequence[int]]) -> list[tuple[int, Any]]:
+        self._next.value = 0
+        for pipe in self._pipes:
+            pipe.send(job)
+        replies = [self._reply(rank) for rank in range(self.count)]
+        for reply in replies:
+            if isinstance(reply, str):
+                sentence, trace = reply.split("\n", 1)
+                raise ClientFailed(sentence) from RuntimeError(trace)
+        return [pair for reply in replies for pair in reply]
+
+    def _reply(self, rank: int) -> Any:
+        try:
+            return self._pipes[rank].recv()
+        except (EOFError, ConnectionResetError):
+            self._processes[rank].join(1)
+            code = self._processes[rank].exitcode
+            raise ClientFailed(
+                f"worker {rank} died (exit code {code}), most likely for want of memory; use fewer workers, or a smaller batch."
+            ) from None
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            try:
+                pipe.send(None)
+                pipe.close()
+            except OSError:
+                pass
+        for process in self._processes:
+            process.join(2)
+            if process.is_alive():
+                process.kill()
+        self._pipes, self._processes = [], []
+
+    # ---- in a worker -----------------------------------------------------------------------------------------------------
+
+    def _serve(self, rank: int, pipe: Connection) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes us
+        for other in self._pipes:
+            other.close()
+        torch.set_num_threads(1)
+        waiting: dict[int, list[int]] = {}  # round -> items that this worker was asked about
+        while True:
+            try:
+                job = pipe.recv()
+            except (EOFError, OSError):
+                job = None
+            if job is None:
+                os._exit(0)
+            try:
+                pipe.send(self._work(rank, *job, waiting))
+            except Exception as error:  # noqa: BLE001 - whatever a client's code raises goes to the parent, with its traceback
+                pipe.send(f"{type(error).__name__} in a client's work: {error}\n{traceback.format_exc()}")
+
+    def _work(self, rank: int, request: Any, items: Sequence[Any], order: Sequence[int], waiting: dict) -> list:
+        if isinstance(request, str):
+            return [(i, self.scoring.score(items[i])) for i in self._taken(order)]
+        out = self._codes[rank]
+        out[:] = 0
+        mine = waiting[request.round] if request.phase == GIVE and request.round in waiting else self._taken(order)
+        done = [(i, work_on(self.work, request, items[i], out)) for i in mine]
+        waiting.clear()
+        if request.phase == ASK:
+            waiting[request.round] = [i for i, _ in done]
+        return done
+
+    def _taken(self, order: Sequence[int]) -> Any:
+        """Take items off the common list until it is empty."""
+        while True:
+            with self._next.get_lock():
+                place = self._next.value
+                self._next.value += 1
+            if place >= len(order):
+                return
+            yield order[place]

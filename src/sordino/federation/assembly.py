@@ -1,0 +1,56 @@
+"""From the names in a plan to objects: the data set or folder, the partition, the network; and defaults that suit them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sordino.federation.population import Federation
+from sordino.methods import method
+from sordino.plan import Plan
+
+if TYPE_CHECKING:
+    from torch import nn
+
+# What suits a data set, found by trial on data that is not evaluated on; anything may be overridden.
+SUITED: dict[str, dict[str, Any]] = {
+    "digits": {"rounds": 170, "batch_size": 256, "lr": 0.5, "server_optimizer": "momentum"},
+}
+BUDGET = {"epsilon": 4.0}
+
+
+def complete(given: dict[str, Any]) -> dict[str, Any]:
+    """Fill in what was not given: the method's own defaults over what suits the data set."""
+    name = given.get("method", "adact")
+    chosen = method(name)
+    published = given.get("variant") == "published"
+    settings = {**SUITED.get(given.get("data", "digits"), {}), **chosen.defaults}
+    if published:
+        settings |= chosen.published_defaults
+    settings |= given
+    if chosen.private and settings.get("epsilon") is None and settings.get("multiplier") is None:
+        settings |= BUDGET
+    if settings.get("unit") == "client" and settings.get("observer", "secagg-server") != "public":
+        settings.setdefault("sampling", "fixed")  # whoever sees the messages sees who takes part: coins gain nothing
+    return settings
+
+
+def assemble(plan: Plan) -> tuple[nn.Module, Federation, Plan]:
+    """The model and the population of a plan. A folder decides the number of clients by itself."""
+    from sordino.models import build, default_for
+
+    federation = population(plan)
+    if federation.clients != plan.clients:
+        whole = plan.size == plan.clients
+        plan = plan.replace(clients=federation.clients, cohort=None if whole else plan.cohort)
+    name = default_for(federation.name, federation.input_shape) if plan.model == "auto" else plan.model
+    model = build(name, federation.input_shape, federation.classes, plan.seed)
+    return model, federation, plan.replace(model=name)
+
+
+def population(plan: Plan) -> Federation:
+    if Path(plan.data).is_dir():
+        return Federation.from_folder(plan.data)
+    return Federation.from_dataset(plan.data, plan.partition, plan.clients, plan.alpha, plan.seed)
+
+

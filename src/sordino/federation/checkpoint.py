@@ -1,0 +1,62 @@
+"""A checkpoint: everything that a round changes, in one safetensors file that is replaced atomically.
+
+Noise, cohorts and batches need no state: they are functions of (seed, round, client, purpose).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sordino.errors import BadInput
+from sordino.federation.round import Model
+
+NAME = "state.safetensors"
+
+
+def save(folder: Path, model: Model, extra: dict) -> None:
+    """Write aside, flush to disk, rename: at any moment there is one whole checkpoint."""
+    from safetensors.numpy import save as to_bytes
+
+    arrays = {"theta": model.theta, **{f"optimizer.{name}": array for name, array in model.optimizer.items()}}
+    facts = {"round": model.round, "rule": model.rule, **extra}
+    blob = to_bytes({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {"facts": json.dumps(facts)})
+    write_atomically(folder / NAME, blob)
+
+
+def load(folder: Path) -> tuple[Model, dict] | None:
+    """The last checkpoint and what was kept with it; None if there is none yet."""
+    path = folder / NAME
+    if not path.exists():
+        return None
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "numpy") as file:
+            facts = json.loads(file.metadata()["facts"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise BadInput(f"the checkpoint {path} cannot be read ({error}); restore it, or start a new run.") from None
+    optimizer = {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith("optimizer.")}
+    return Model(facts.pop("round"), arrays["theta"], optimizer, facts.pop("rule")), facts
+
+
+def write_atomically(path: Path, blob: bytes) -> None:
+    aside = path.with_name(path.name + ".new")
+    with open(aside, "wb") as file:
+        file.write(blob)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+
+
+def save_weights(model: Any, path: Path) -> None:
+    """The model's parameters and buffers under their own names, for any program that reads safetensors."""
+    from safetensors.torch import save
+
+    tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
+    write_atomically(path, save(tensors))

@@ -1,0 +1,106 @@
+"""The run folder: what a run leaves behind, and where a resumed run finds it.
+
+    plan.toml            the plan, to repeat it
+    ledger.jsonl         what was granted
+    metrics.jsonl        a line per round, released values only
+    model.safetensors    the final model
+    statement.json/.txt  what is proven
+    report.html          the same for people
+    checkpoint/          to go on from
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sordino.errors import BadInput, SordinoError
+from sordino.federation.checkpoint import write_atomically
+from sordino.plan import Plan
+
+
+class RunFolder:
+    """Paths and small files of one run."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.ledger, self.metrics = self.path / "ledger.jsonl", self.path / "metrics.jsonl"
+        self.checkpoint = self.path / "checkpoint"
+        self._lines: Any = None
+
+    @classmethod
+    def create(cls, path: str | Path | None, plan: Plan) -> RunFolder:
+        made = cls(path) if path is not None else cls(_next_free(Path("runs"), f"{plan.data}-{plan.method}"))
+        if made.ledger.exists():
+            raise BadInput(f"{made.path} holds a run already; use --resume to go on with it, or --out for another folder.")
+        with told_when_full(made.path):
+            made.checkpoint.mkdir(parents=True, exist_ok=True)
+            made.write("plan.toml", plan.to_toml())
+        return made
+
+    @classmethod
+    def reopen(cls, path: str | Path) -> tuple[RunFolder, Plan]:
+        made = cls(path)
+        if not (made.path / "plan.toml").exists():
+            raise BadInput(f"{made.path} is not a run folder (it has no plan.toml); give the folder of a run.")
+        return made, Plan.load(made.path / "plan.toml")
+
+    def write(self, name: str, text: str) -> Path:
+        write_atomically(self.path / name, text.encode())
+        return self.path / name
+
+    # ---- metrics ---------------------------------------------------------------------------------------------------------
+
+    def start_metrics(self, rounds: int) -> list[dict[str, Any]]:
+        """Open the metrics for appending after round `rounds`, dropping lines of rounds that will be run again."""
+        kept = [row for row in read_metrics(self.metrics) if row["round"] <= rounds]
+        with told_when_full(self.path):
+            self.write("metrics.jsonl", "".join(json.dumps(row) + "\n" for row in kept))
+            self._lines = open(self.metrics, "a")
+        return kept
+
+    def add_metrics(self, row: dict[str, Any]) -> None:
+        self._lines.write(json.dumps(row) + "\n")
+        self._lines.flush()
+
+    def close(self) -> None:
+        if self._lines is not None:
+            self._lines.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    rows = []
+    for line in path.read_text().splitlines():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break  # the line that a crash cut short; its round is run again
+    return rows
+
+
+@contextmanager
+def told_when_full(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise SordinoError(
+                f"the disk is full at {path}; make room and go on with sordino train --resume {path} (no grant is lost)."
+            ) from error
+        if error.errno in (errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EPERM):
+            raise BadInput(f"{path} cannot be written ({error.strerror}); choose another folder with --out.") from error
+        raise
+
+
+def _next_free(root: Path, stem: str) -> Path:
+    stem = stem.replace("/", "-")
+    number = 1
+    while (root / f"{stem}-{number}").exists():
+        number += 1
+    return root / f"{stem}-{number}"

@@ -1,0 +1,39 @@
+"""Who takes part in a round: a pure function of (seed, round), drawn before any data is touched.
+
+Poisson: every client flips its own coin; the cohort's size varies and may be 0. Fixed: so many, without replacement. None:
+everyone. A Poisson draw over a million clients costs a binomial and a choice, not a million coins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sordino.plan import Plan
+from sordino.privacy.randomness import SERVER, stream
+from sordino.privacy.words import Sampling, Unit
+
+
+def draw(plan: Plan, round: int) -> np.ndarray:
+    """The clients of this round, in increasing order."""
+    if plan.pooled or plan.size == plan.clients and plan.sampling != Sampling.POISSON or plan.sampling == Sampling.NONE:
+        return np.arange(plan.clients)
+    if plan.unit == Unit.EXAMPLE and plan.size == plan.clients:
+        return np.arange(plan.clients)
+    coins = stream(plan.seed, round, SERVER, "cohort")
+    count = plan.size if plan.sampling == Sampling.FIXED else int(coins.binomial(plan.clients, rate(plan)))
+    return np.sort(coins.choice(plan.clients, count, replace=False, shuffle=False))
+
+
+def rate(plan: Plan) -> float:
+    """The probability with which each client takes part."""
+    return plan.size / plan.clients
+
+
+def participations(plan: Plan) -> int:
+    """The largest number of rounds that any one client takes part in; known beforehand, since draws ignore the data."""
+    if plan.sampling == Sampling.NONE or plan.size == plan.clients:
+        return plan.rounds
+    counts = np.zeros(plan.clients, np.int64)
+    for t in range(1, plan.rounds + 1):
+        counts[draw(plan, t)] += 1
+    return max(1, int(counts.max()))

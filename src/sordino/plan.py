@@ -1,0 +1,235 @@
+"""The plan: every setting that decides the result and its guarantee, in one frozen, validated, serialisable object.
+
+Field names are those of the command line. What can only change speed (engine, workers) is not here: see
+`sordino.engines`. A plan says what is wanted; `sordino.terms` works out what that releases, before any data is touched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from sordino.errors import BadInput, at_least, between, one_of, positive, whole
+from sordino.methods import Method, method
+from sordino.privacy.words import Noise, Observer, Relation, Sampling, Unit, Variant, noise_for
+
+OPTIMIZERS = ("sgd", "momentum", "adam")
+MECHANISMS = ("gaussian", "laplace")
+PARTITIONS = ("iid", "dirichlet", "shards", "natural")
+WEIGHTS = ("uniform", "size")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is trained, how, and under which guarantee.
+
+    Give `epsilon` and the multiplier is calibrated; give `multiplier` and epsilon is computed; give both and training stops
+    before the budget is exceeded.
+    """
+
+    # the population
+    data: str = "digits"
+    clients: int = 10
+    partition: str = "dirichlet"
+    alpha: float = 1.0
+    model: str = "auto"
+    # the method
+    method: str = "adact"
+    variant: Variant = Variant.CERTIFIED
+    mechanism: str = "gaussian"
+    bound: float = 1.0
+    options: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    # the guarantee
+    unit: Unit = Unit.EXAMPLE
+    observer: Observer = Observer.SECAGG_SERVER
+    relation: Relation | None = None  # None: follows from the sampling
+    epsilon: float | None = None
+    delta: float = 1e-5
+    multiplier: float | None = None
+    # who takes part
+    sampling: Sampling = Sampling.POISSON
+    cohort: int | None = None  # clients expected in a round; None: all
+    weights: str = "uniform"
+    weight_cap: int | None = None  # examples from which on a client weighs in full; public
+    # training
+    rounds: int = 100
+    local_epochs: int = 1
+    batch_size: int = 256
+    lr: float = 0.5
+    optimizer: str = "sgd"
+    momentum: float = 0.9
+    server_optimizer: str = "sgd"
+    server_lr: float = 1.0
+    server_momentum: float = 0.9
+    # chance
+    canaries: int = 0
+    seed: int = 0
+    secure: bool = False  # noise from the operating system's secure source; never repeatable
+
+    def __post_init__(self) -> None:
+        _enums(self)
+        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+        if self.cohort is None:
+            object.__setattr__(self, "cohort", self.clients)
+        self._check_numbers()
+        self._check_fit()
+
+    def _check_numbers(self) -> None:
+        whole(clients=self.clients, cohort=self.size, rounds=self.rounds, local_epochs=self.local_epochs)
+        whole(batch_size=self.batch_size)
+        whole(0, canaries=self.canaries, seed=self.seed)
+        positive(alpha=self.alpha, bound=self.bound, lr=self.lr, server_lr=self.server_lr)
+        at_least(0, momentum=self.momentum, server_momentum=self.server_momentum)
+        between(0, 1, delta=self.delta)
+        if self.epsilon is not None:
+            positive(epsilon=self.epsilon)
+        if self.multiplier is not None:
+            positive(multiplier=self.multiplier)
+        if self.weight_cap is not None:
+            whole(weight_cap=self.weight_cap)
+        one_of(PARTITIONS, partition=self.partition)
+        one_of(MECHANISMS, mechanism=self.mechanism)
+        one_of(WEIGHTS, weights=self.weights)
+        one_of(OPTIMIZERS, optimizer=self.optimizer, server_optimizer=self.server_optimizer)
+
+    def _check_fit(self) -> None:
+        """Refuse combinations that no proof covers, rather than warn about them."""
+        known = self.known
+        if self.unit not in known.units:
+            raise BadInput(f"method {self.method} does not run in the {self.unit} unit; use {' or '.join(known.units)}.")
+        if self.size > self.clients:
+            raise BadInput(f"cohort {self.size} is larger than the {self.clients} clients; ask for at most {self.clients}.")
+        if self.pooled and self.size != self.clients:
+            raise BadInput(
+                f"with the example unit pooled every client takes part in every round, so cohort {self.size} of "
+                f"{self.clients} does not fit; leave cohort out, or use observer server."
+            )
+        if self.unit == Unit.EXAMPLE and self.sampling == Sampling.FIXED:
+            raise BadInput("sampling fixed is not offered for the example unit; use poisson (or none, for full batches).")
+        if self.sampling == Sampling.NONE and self.size != self.clients:
+            raise BadInput(
+                f"sampling none means that all {self.clients} clients take part, so cohort {self.size} does not fit; "
+                "leave cohort out, or use poisson."
+            )
+        visible = self.unit == Unit.CLIENT and self.observer == Observer.SECAGG_SERVER and self.private
+        if visible and self.sampling == Sampling.POISSON and self.size != self.clients:
+            raise BadInput(
+                "under secure aggregation the noise is divided among a known number of clients, which poisson does not give; "
+                "use sampling fixed."
+            )
+        if self.relation == Relation.ADD_REMOVE and self.sampling == Sampling.FIXED:
+            raise BadInput("fixed-size sampling is proven for relation replace-one only; leave relation out, or use poisson.")
+        if self.known.private and self.multiplier is None and self.epsilon is None:
+            raise BadInput("give epsilon (a budget) or multiplier (the noise); neither was given.")
+        if self.weights == "size" and self.unit == Unit.EXAMPLE:
+            raise BadInput("weights size is for the client unit; in the example unit every record already counts once.")
+        if self.optimizer != "sgd" and self.pooled:
+            raise BadInput(f"pooled clients take no local steps, so optimizer {self.optimizer} has no use: set server_optimizer.")
+
+    # ---- what follows from the fields ------------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> Method:
+        return method(self.method)
+
+    @property
+    def size(self) -> int:
+        """The cohort that is expected, as a number."""
+        return self.clients if self.cohort is None else self.cohort
+
+    @property
+    def noise(self) -> Noise:
+        return noise_for(self.observer)
+
+    @property
+    def pooled(self) -> bool:
+        """Example unit, one clipped sum per round from every client."""
+        return self.unit == Unit.EXAMPLE and self.observer != Observer.SERVER
+
+    @property
+    def local(self) -> bool:
+        """Example unit, each client running DP-SGD for itself."""
+        return self.unit == Unit.EXAMPLE and self.observer == Observer.SERVER
+
+    @property
+    def published(self) -> bool:
+        return self.variant == Variant.PUBLISHED
+
+    @property
+    def private(self) -> bool:
+        """Whether noise is drawn at all."""
+        return self.known.private
+
+    # ---- plain data ------------------------------------------------------------------------------------------------------
+
+    def replace(self, **changes: Any) -> Plan:
+        return dataclasses.replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        plain: dict[str, Any] = {}
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            plain[f.name] = dict(value) if isinstance(value, Mapping) else str(value) if _is_word(value) else value
+        return plain
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Plan:
+        names = {f.name for f in dataclasses.fields(cls)}
+        for key in plain:
+            if key not in names:
+                raise BadInput(f"the plan has no setting {key!r}; it has {', '.join(sorted(names))}.")
+        return cls(**plain)
+
+    def digest(self) -> str:
+        """What binds a ledger to this plan."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+    def to_toml(self) -> str:
+        plain = self.to_json()
+        options = plain.pop("options")
+        lines = [f"{key} = {_toml(value)}" for key, value in plain.items() if value is not None]
+        if options:
+            lines += ["", "[options]", *(f"{key} = {_toml(value)}" for key, value in options.items())]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        return cls.from_json(read_toml(path))
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The settings in a plan file; one sentence if it cannot be read."""
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except FileNotFoundError:
+        raise BadInput(f"there is no plan file {str(path)!r}; give the path of a plan.toml.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"the plan file {str(path)!r} is not valid TOML: {error}.") from None
+
+
+def _enums(plan: Plan) -> None:
+    """Take the words as plain strings too, and refuse unknown ones."""
+    words = {"variant": Variant, "unit": Unit, "observer": Observer, "sampling": Sampling, "relation": Relation}
+    for name, kind in words.items():
+        value = getattr(plan, name)
+        if value is None and name == "relation":
+            continue
+        try:
+            object.__setattr__(plan, name, kind(value))
+        except ValueError:
+            raise BadInput(f"{name} must be one of {', '.join(kind)}, not {value!r}.") from None
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, (Variant, Unit, Observer, Sampling, Relation))
+
+
+def _toml(value: Any) -> str:
+    return json.dumps(value)  # the same for strings, numbers and booleans

@@ -1,0 +1,300 @@
+"""What a plan releases, worked out before any data is touched: events, noise, denominators, epsilon.
+
+One page decides, for each unit and observer, what one unit is exposed to (`docs/guarantees.md` argues each line):
+
+    client, public           every round a Gaussian on a secret cohort: sampling amplifies
+    client, secagg-server    the server knows who takes part: no amplification; a client is charged for its own rounds
+    client, server           likewise, and each message carries its full noise
+    example, pooled          every round a Gaussian on a secret Poisson draw of records
+    example, local           every local step a Gaussian on a secret Poisson draw of the client's own records; the client
+                             that is charged most is the one that is reported
+
+Cohorts are drawn without looking at data, so the most rounds that one client can take part in is known in advance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sordino.errors import BadInput
+from sordino.federation.sampling import participations, rate
+from sordino.plan import Plan
+from sordino.privacy import accounting, calibration, events
+from sordino.privacy.words import Noise, Observer, Relation, Sampling, Unit
+
+
+@dataclass(frozen=True)
+class Public:
+    """What is taken to be public about a population: how many clients, and how many examples each holds."""
+
+    clients: int
+    sizes: np.ndarray | int  # one number per client, or one for all
+
+    @classmethod
+    def of(cls, federation: Any) -> Public:
+        if federation.sizes is not None:
+            return cls(federation.clients, federation.sizes)
+        return cls(federation.clients, federation.size(0))
+
+    @property
+    def examples(self) -> int:
+        return self.sizes * self.clients if isinstance(self.sizes, int) else int(self.sizes.sum())
+
+    def distinct(self) -> list[int]:
+        return [self.sizes] if isinstance(self.sizes, int) else np.unique(self.sizes).tolist()
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The privacy of one plan on one population."""
+
+    plan: Plan
+    public: Public
+    multiplier: float  # z of the rounds, or their common scale where a schedule divides it unevenly; 0: no noise
+    rounds: int  # that the budget allows, at most those of the plan
+
+    # ---- noise and denominators ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def shape(self) -> list[float]:
+        """The relative multipliers of the rounds."""
+        made = self.plan.known.schedule
+        return [1.0] * self.plan.rounds if made is None else made(self.plan)
+
+    def multiplier_of(self, round: int) -> float:
+        return self.multiplier * self.shape[round - 1]
+
+    @property
+    def units(self) -> float:
+        """Units expected in a round; what sums of answers are divided by."""
+        plan = self.plan
+        if plan.unit == Unit.CLIENT:
+            return plan.size
+        if plan.local:
+            return min(plan.batch_size, max(self.public.distinct()))
+        return self.public.examples if plan.sampling == Sampling.NONE else min(plan.batch_size, self.public.examples)
+
+    def denominator(self, cohort: np.ndarray) -> float:
+        """What a sum of contributions is divided by: public, and never the realised cohort while privacy is claimed."""
+        plan = self.plan
+        if plan.pooled:
+            return self.units
+        if not plan.private:
+            return max(self._weight(cohort), 1e-12)
+        if plan.weights == "size":
+            return rate(plan) * self._weight(np.arange(plan.clients))
+        return plan.size
+
+    def _weight(self, clients: np.ndarray) -> float:
+        if self.plan.weights == "uniform":
+            return float(len(clients))
+        sizes = np.full(len(clients), self.public.sizes) if isinstance(self.public.sizes, int) else self.public.sizes[clients]
+        cap = self.plan.weight_cap
+        return float(sizes.sum() if cap is None else np.minimum(sizes / cap, 1.0).sum())
+
+    @property
+    def survivors(self) -> int:
+        """Among how many clients the noise is divided: a simulation loses none."""
+        if self.plan.noise == Noise.LOCAL:
+            return 1
+        return self.plan.clients if self.plan.pooled else self.plan.size
+
+    # ---- events ----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def relation(self) -> Relation:
+        plan = self.plan
+        if plan.relation is not None:
+            return plan.relation
+        if plan.sampling == Sampling.FIXED and plan.observer == Observer.PUBLIC:
+            return Relation.REPLACE_ONE
+        visible = plan.unit == Unit.CLIENT and plan.observer != Observer.PUBLIC
+        return Relation.ZERO_OUT if visible else Relation.ADD_REMOVE
+
+    def slot(self, round: int) -> events.Event:
+        """What round `round` exposes a unit to, if it takes part."""
+        return self._slot(self.multiplier_of(round)) if self.proven else events.nonprivate(self.reasons[0])
+
+    @property
+    def proven(self) -> bool:
+        """Whether there is an epsilon to prove."""
+        return not self.reasons
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return self.plan.known.reasons_for(self.plan.variant)
+
+    def _slot(self, z: float) -> events.Event:
+        plan = self.plan
+        base = events.laplace(z) if plan.mechanism == "laplace" else events.gaussian(z)
+        if plan.pooled:
+            q = self.record_rate(self.public.examples)
+            return base if q == 1 else events.poisson(q, base)
+        if plan.local:
+            return self._local(z, self._worst(z))
+        if plan.observer != Observer.PUBLIC or plan.sampling == Sampling.NONE or plan.size == plan.clients:
+            return base
+        if plan.sampling == Sampling.FIXED:
+            return events.without_replacement(plan.clients, plan.size, base)
+        return events.poisson(rate(plan), base)
+
+    @cached_property
+    def slots(self) -> list[tuple[events.Event, int]]:
+        """The rounds that are committed to, equal neighbours folded."""
+        return _fold(self.slot(t) for t in range(1, self.rounds + 1))
+
+    @cached_property
+    def exposures(self) -> int:
+        """In how many of the rounds the most exposed unit takes part."""
+        if self.plan.observer == Observer.PUBLIC or self.plan.pooled:
+            return self.rounds
+        return participations(self.plan.replace(rounds=self.rounds))
+
+    @cached_property
+    def total(self) -> events.Event:
+        """All that the most exposed unit is exposed to."""
+        if not self.proven:
+            return events.composed([events.nonprivate(reason) for reason in self.reasons])
+        if self.exposures == self.rounds:
+            return events.composed(_unfold(self.slots))
+        # A schedule that spends unevenly charges a client for the rounds that cost most.
+        costly = sorted(range(1, self.rounds + 1), key=self.multiplier_of)[: self.exposures]
+        return events.composed(self.slot(t) for t in sorted(costly))
+
+    @cached_property
+    def spent(self) -> accounting.Spent:
+        """Epsilon of the whole run, proven; infinite if it is not private."""
+        return accounting.epsilon(self.total, self.plan.delta, self.relation)
+
+    @cached_property
+    def claimed(self) -> float | None:
+        """What the paper's own accounting would print."""
+        claim = self.plan.known.claim
+        return claim(self.plan, self.multiplier) if claim is not None and self.plan.published else None
+
+    # ---- example unit ----------------------------------------------------------------------------------------------------
+
+    def record_rate(self, examples: int) -> float:
+        return 1.0 if self.plan.sampling == Sampling.NONE else min(1.0, self.plan.batch_size / examples)
+
+    def _local(self, z: float, examples: int) -> events.Event:
+        """One round of DP-SGD at a client of that many records."""
+        q = self.record_rate(examples)
+        step = events.gaussian(z) if q == 1 else events.poisson(q, events.gaussian(z))
+        return events.repeated(step, local_steps(self.plan, examples))
+
+    def _worst(self, z: float) -> int:
+        """The size of client that is charged most. Ranked by Renyi accounting, which bounds every client."""
+        return worst_client(self.plan, tuple(self.public.distinct()), z, self)
+
+
+def worst_client(plan: Plan, sizes: tuple[int, ...], z: float, terms: Terms) -> int:
+    if len(sizes) == 1:
+        return sizes[0]
+    from sordino.privacy import rdp
+
+    def cost(n: int) -> float:
+        event = events.repeated(terms._local(z, n), plan.rounds)
+        return rdp.epsilon_of(rdp.curve(event, Relation.ADD_REMOVE), plan.delta)
+
+    return max(sizes, key=cost)
+
+
+def local_steps(plan: Plan, examples: int) -> int:
+    """How many noisy steps a client of that many records takes in a round; each is charged."""
+    return plan.local_epochs * math.ceil(examples / min(plan.batch_size, examples))
+
+
+def settle(plan: Plan, public: Public) -> Terms:
+    """Find the multiplier that the budget asks for, or the rounds that it allows."""
+    if public.clients != plan.clients:
+        raise BadInput(f"the plan is for {plan.clients} clients and the data has {public.clients}; make them agree.")
+    if plan.private and plan.unit == Unit.CLIENT and plan.weights == "size" and plan.weight_cap is None:
+        raise BadInput("weights size needs a public weight_cap (examples from which on a client weighs in full).")
+    if not plan.private:
+        return Terms(plan, public, 0.0, plan.rounds)
+    if plan.published and plan.known.reasons:
+        return Terms(plan, public, _as_published(plan, public), plan.rounds)
+    if plan.multiplier is None:
+        return Terms(plan, public, _calibrate(plan, public), plan.rounds)
+    if plan.epsilon is None:
+        return Terms(plan, public, plan.multiplier, plan.rounds)
+    return _within(plan, public, plan.multiplier, plan.epsilon)
+
+
+def _calibrate(plan: Plan, public: Public) -> float:
+    """The least scale of noise at which the whole run stays within epsilon."""
+    assert plan.epsilon is not None
+    relation = Terms(plan, public, 1.0, plan.rounds).relation
+
+    def total(z: float) -> events.Event:
+        return Terms(plan, public, z, plan.rounds).total
+
+    return calibration.scale_for(total, plan.epsilon, plan.delta, relation)
+
+
+def _within(plan: Plan, public: Public, z: float, epsilon: float) -> Terms:
+    """As many of the plan's rounds as the budget covers; none at all is a refusal."""
+    low, high = 0, plan.rounds
+    while low < high:
+        middle = (low + high + 1) // 2
+        if Terms(plan, public, z, middle).spent.epsilon <= epsilon:
+            low = middle
+        else:
+            high = middle - 1
+    if low == 0:
+        one = Terms(plan, public, z, 1).spent.epsilon
+        from sordino.errors import BudgetRefused
+
+        raise BudgetRefused(
+            f"one round at multiplier {z:g} costs epsilon {one:.3g}, and the budget is {epsilon:g}; "
+            "raise multiplier, or leave it out to have it calibrated."
+        )
+    return Terms(plan, public, z, low)
+
+
+def _as_published(plan: Plan, public: Public) -> float:
+    """The multiplier at which the paper's own accounting prints the epsilon that was asked for."""
+    if plan.multiplier is not None:
+        return plan.multiplier
+    assert plan.epsilon is not None
+    claim = plan.known.claim
+    certified = plan.replace(variant="certified")
+    if claim is None or _flat_claim(plan):
+        return _calibrate(certified, public)
+    low, high = 1e-3, 1e4
+    for _ in range(80):
+        middle = math.sqrt(low * high)
+        said = claim(plan, middle)
+        if said is None or said <= plan.epsilon:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _flat_claim(plan: Plan) -> bool:
+    """Whether the paper's epsilon is a mere label that no noise is derived from."""
+    claim = plan.known.claim
+    assert claim is not None
+    return claim(plan, 0.5) == claim(plan, 50.0)
+
+
+def _fold(sequence: Iterable[events.Event]) -> list[tuple[events.Event, int]]:
+    folded: list[tuple[events.Event, int]] = []
+    for event in sequence:
+        if folded and folded[-1][0] == event:
+            folded[-1] = (event, folded[-1][1] + 1)
+        else:
+            folded.append((event, 1))
+    return folded
+
+
+def _unfold(slots: list[tuple[events.Event, int]]) -> list[events.Event]:
+    return [events.repeated(event, count) for event, count in slots]
