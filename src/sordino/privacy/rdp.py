@@ -103,6 +103,9 @@ def _poisson(event: events.Event, relation: Relation, a: Floats) -> Floats:
 
 
 def _fixed(event: events.Event, relation: Relation, a: Floats) -> Floats:
+    rate, inner, t = event.sample_size / event.source_dataset_size, collapse(event.event), events.types()
+    if rate == 1:  # all of them, every time
+        return _curve(inner, relation, a)
     if relation is Relation.ADD_REMOVE:
         raise BadInput(
             "A fixed-size sample has no proof under add-remove, as its size says how many units there are; "
@@ -110,7 +113,6 @@ def _fixed(event: events.Event, relation: Relation, a: Floats) -> Floats:
         )
     # A contribution of zero is one of the values that replace-one allows, so its bound covers zero-out as well. No
     # smaller one is known: a unit that leaves the sample makes room for another.
-    rate, inner, t = event.sample_size / event.source_dataset_size, collapse(event.event), events.types()
     if isinstance(inner, t.GaussianDpEvent):
         return _noisy(inner, lambda z: renyi.fixed_gaussian(a, rate, z / 2), a)
     if isinstance(inner, t.LaplaceDpEvent):

@@ -15,6 +15,7 @@ terms), so that a million tiny rounds add up to the right total.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,11 +37,19 @@ def poisson_gaussian(orders: ArrayLike, rate: float, multiplier: float) -> Float
     orders = np.asarray(orders, float)
     if rate == 1:
         return gaussian(orders, multiplier)
-    return _by_order(
-        orders,
-        whole=lambda order: _binomial(order, rate, multiplier),
-        between=lambda some: _mixture(some, rate, multiplier, replace=False),
-    )
+    flat = np.atleast_1d(orders)
+    log_a = np.empty(flat.shape)
+    whole = flat == np.floor(flat)
+    log_a[whole] = _binomials(flat[whole], rate, multiplier)
+    if not whole.all():
+        between = flat[~whole]
+        values, done = _mixture(between, rate, multiplier, replace=False)
+        if not done.all():  # the chord of a convex function lies above it
+            low = np.floor(between)
+            ends = [_binomials(low + side, rate, multiplier) for side in (0, 1)]
+            values = np.where(done, values, ends[0] + (between - low) * (ends[1] - ends[0]))
+        log_a[~whole] = values
+    return (log_a / (flat - 1) * _ROUND_UP).reshape(orders.shape)
 
 
 def poisson_gaussian_replaced(orders: ArrayLike, rate: float, multiplier: float) -> Floats:
@@ -110,36 +119,29 @@ def pure(orders: ArrayLike, epsilon: float) -> Floats:
 # --- Poisson-sampled Gaussian -----------------------------------------------------------------------------------------
 
 
-def _by_order(orders: Floats, whole, between) -> Floats:
-    """log A / (order - 1), by `whole` for whole orders and by `between` for the rest where it converges."""
-    flat = np.atleast_1d(orders)
-    log_a = np.empty(flat.shape)
-    fractional = flat != np.floor(flat)
-    for index in np.flatnonzero(~fractional):
-        log_a[index] = whole(int(flat[index]))
-    if fractional.any():
-        some = flat[fractional]
-        values, done = between(some)
-        for index in np.flatnonzero(~done):  # the chord of a convex function lies above it
-            low = math.floor(some[index])
-            part = some[index] - low
-            values[index] = (1 - part) * (whole(low) if low > 1 else 0.0) + part * whole(low + 1)
-        log_a[fractional] = values
-    return (log_a / (flat - 1) * _ROUND_UP).reshape(orders.shape)
+def _binomials(orders: Floats, rate: float, multiplier: float) -> Floats:
+    """log A at whole orders by the binomial sum. Its terms 0 and 1 and the sum of the weights are the 1 left out."""
+    log_a = np.zeros(len(orders))  # order 1
+    few = (orders > 1) & (orders <= 64)  # these in one table
+    for group in [np.flatnonzero(few), *np.flatnonzero(orders > 64)[:, None]]:
+        if len(group) == 0:
+            continue
+        weight, i, rest = _binomial_table(tuple(orders[group].astype(int).tolist()))
+        growth = i * (i - 1) / (2 * multiplier**2)
+        factor = i * math.log(rate) + growth + np.log(-np.expm1(-growth))
+        log_a[group] = np.logaddexp(0, _logsumexp(weight + rest * math.log1p(-rate) + factor))
+    return log_a
 
 
-def _binomial(order: int, rate: float, multiplier: float) -> float:
-    """log A by the binomial sum. The terms 0 and 1 and the sum of the weights make up the 1 that is left out."""
-    i = np.arange(2, order + 1)
-    growth = i * (i - 1) / (2 * multiplier**2)
-    terms = (
-        _log_choose(order, i)
-        + i * math.log(rate)
-        + (order - i) * math.log1p(-rate)
-        + growth
-        + np.log(-np.expm1(-growth))
-    )
-    return float(np.logaddexp(0, _logsumexp(terms)))
+@lru_cache(maxsize=64)
+def _binomial_table(orders: tuple[int, ...]) -> tuple[Floats, Floats, Floats]:
+    """For each order (a row): the log of its binomial coefficients from 2 up; the columns; order minus column."""
+    from scipy.special import gammaln
+
+    n, i = np.array(orders, float)[:, None], np.arange(2, max(orders) + 1, dtype=float)
+    with np.errstate(invalid="ignore"):
+        weight = gammaln(n + 1) - gammaln(i + 1) - gammaln(np.maximum(n - i, 0) + 1)
+    return np.where(i <= n, weight, -np.inf), i, np.maximum(n - i, 0)
 
 
 def _mixture(orders: Floats, rate: float, multiplier: float, replace: bool) -> tuple[Floats, NDArray[np.bool_]]:
