@@ -1,0 +1,116 @@
+"""The networks of the papers, by name: ``build("cnn-mnist", (1, 28, 28), 10, seed=0)``.
+
+All of them keep no state but their parameters (GroupNorm, never BatchNorm), so that every one can be trained under
+either unit. Initial weights are a function of the name, the shapes and the seed alone: PyTorch's own generator is
+left as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sordino.errors import BadInput, whole
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One network: how it is made, what input it takes and where it comes from."""
+
+    make: Callable[[tuple[int, ...], int], nn.Module]
+    dims: tuple[int, ...]  # how many dimensions one example may have
+    note: str
+
+
+def _conv(kind: str) -> Callable[[tuple[int, ...], int], nn.Module]:
+    def make(shape: tuple[int, ...], classes: int) -> nn.Module:
+        from sordino.models import convnets
+
+        return getattr(convnets, kind)(shape, classes)
+
+    return make
+
+
+def _linear(shape: tuple[int, ...], classes: int) -> nn.Module:
+    from sordino.models.convnets import Linear
+
+    return Linear(shape, classes)
+
+
+def _lstm(shape: tuple[int, ...], classes: int) -> nn.Module:
+    from sordino.models.recurrent import CharLSTM
+
+    return CharLSTM(classes)
+
+
+def _resnet(shape: tuple[int, ...], classes: int) -> nn.Module:
+    from sordino.models.resnet import ResNet18
+
+    return ResNet18(shape, classes)
+
+
+MODELS: dict[str, Entry] = {
+    "linear": Entry(_linear, (1, 2, 3, 4), "linear softmax, starts at zero"),
+    "lenet": Entry(_conv("LeNet"), (3,), "LeNet-5 with ReLU and max pooling (LeCun et al. 1998; FedMAP)"),
+    "cnn-mnist": Entry(_conv("TwoConvTwoFC"), (3,), "2 conv 5x5 + 2 FC (DP-FedACN's MNIST network)"),
+    "cnn-cifar": Entry(_conv("ThreeConvThreeFC"), (3,), "3 conv 3x3 + 3 FC (Fed-DPA, AdaCT-DPFL)"),
+    "cnn-cifar-acn": Entry(_conv("TwoConvThreeFC"), (3,), "2 conv 5x5 + 3 FC (DP-FedACN's CIFAR network)"),
+    "cnn-rail": Entry(_conv("Signal"), (2,), "1-D, 2 conv + 2 FC (AdaCT-DPFL's rail network)"),
+    "char-lstm": Entry(_lstm, (1,), "embedding 8, 2 LSTM layers of 256, next character (LEAF; DP-FedACN)"),
+    "resnet18": Entry(_resnet, (3,), "ResNet-18 with GroupNorm (He et al. 2016; Wu and He 2018)"),
+}
+
+_DEFAULTS = {
+    "digits": "linear",
+    "mnist": "cnn-mnist",
+    "fashion-mnist": "cnn-mnist",
+    "cifar10": "cnn-cifar",
+    "cifar100": "cnn-cifar",
+    "svhn": "cnn-cifar",
+    "shakespeare": "char-lstm",
+    "forda": "cnn-rail",
+    "fordb": "cnn-rail",
+    "rail": "cnn-rail",
+    "rail-simulated": "cnn-rail",
+}
+
+
+def names() -> list[str]:
+    """Every network that `build` knows."""
+    return list(MODELS)
+
+
+def default_for(data: str) -> str:
+    """The network that the papers use on a data set; `linear` where they say nothing."""
+    return _DEFAULTS.get(data.lower().replace("cifar-", "cifar"), "linear")
+
+
+def build(name: str, shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.Module:
+    """Make a network for examples of `shape` (without the batch) and `classes` classes, initialised from `seed`.
+
+    >>> net = build("cnn-cifar", (3, 32, 32), 10, seed=1)
+    >>> sum(p.numel() for p in net.parameters())
+    343946
+    """
+    if name not in MODELS:
+        raise BadInput(f"there is no model {name!r}: choose one of {', '.join(MODELS)}.")
+    whole(least=2, classes=classes)
+    whole(least=0, seed=seed)
+    entry, shape = MODELS[name], tuple(int(n) for n in shape)
+    if len(shape) not in entry.dims:
+        wanted = " or ".join(map(str, entry.dims))
+        raise BadInput(f"model {name!r} takes examples of {wanted} dimensions, not of shape {shape}.")
+
+    import torch
+
+    generator = torch.random.default_generator
+    kept = generator.get_state()
+    try:
+        generator.manual_seed(seed)
+        return entry.make(shape, classes)
+    finally:
+        generator.set_state(kept)

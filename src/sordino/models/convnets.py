@@ -1,0 +1,137 @@
+"""Convolutional networks of the federated papers, and the linear softmax.
+
+Papers write "ReLU, then 2x2 max pooling". Both are monotone, so the two orders are the same function with the same
+gradient; pooling first leaves ReLU a quarter of the work and its backward pass a quarter of the memory, so it comes
+first. Widths that a paper leaves open are chosen here and named in the class.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sordino.errors import BadInput
+
+
+def _side(length: int, *steps: tuple[int, int, int], what: tuple[int, ...]) -> int:
+    """Length after steps of (kernel, padding, pool): a convolution and the pooling behind it."""
+    for kernel, padding, pool in steps:
+        length = (length + 2 * padding - kernel + 1) // pool
+    if length < 1:
+        raise BadInput(f"examples of shape {what} are too small for this network: choose the model 'linear'.")
+    return length
+
+
+class Linear(nn.Module):
+    """Softmax regression on the flattened example. Convex, so it starts at zero."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        self.out = nn.Linear(math.prod(shape), classes)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(torch.flatten(x, 1))
+
+
+class LeNet(nn.Module):
+    """LeNet-5: 6 and 16 filters of 5x5, then 120 and 84 units. 28x28 inputs are padded to 32x32 as in 1998."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        pad = 2 if min(height, width) < 32 else 0
+        h, w = (_side(n, (5, pad, 2), (5, 0, 2), what=shape) for n in (height, width))
+        self.conv1 = nn.Conv2d(channels, 6, 5, padding=pad)
+        self.conv2 = nn.Conv2d(6, 16, 5)
+        self.fc1 = nn.Linear(16 * h * w, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        x = F.relu(F.max_pool2d(self.conv2(x), 2))
+        x = F.relu(self.fc1(torch.flatten(x, 1)))
+        return self.fc3(F.relu(self.fc2(x)))
+
+
+class TwoConvTwoFC(nn.Module):
+    """Two 5x5 convolutions, each with 2x2 max pooling, and two dense layers (widths 16, 32, 128)."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        h, w = (_side(n, (5, 0, 2), (5, 0, 2), what=shape) for n in (height, width))
+        self.conv1 = nn.Conv2d(channels, 16, 5)
+        self.conv2 = nn.Conv2d(16, 32, 5)
+        self.fc1 = nn.Linear(32 * h * w, 128)
+        self.fc2 = nn.Linear(128, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        x = F.relu(F.max_pool2d(self.conv2(x), 2))
+        return self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))
+
+
+class TwoConvThreeFC(nn.Module):
+    """The same convolutions with three dense layers (widths 16, 32, 256, 128), for CIFAR-10 and CIFAR-100."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        h, w = (_side(n, (5, 0, 2), (5, 0, 2), what=shape) for n in (height, width))
+        self.conv1 = nn.Conv2d(channels, 16, 5)
+        self.conv2 = nn.Conv2d(16, 32, 5)
+        self.fc1 = nn.Linear(32 * h * w, 256)
+        self.fc2 = nn.Linear(256, 128)
+        self.fc3 = nn.Linear(128, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        x = F.relu(F.max_pool2d(self.conv2(x), 2))
+        x = F.relu(self.fc1(torch.flatten(x, 1)))
+        return self.fc3(F.relu(self.fc2(x)))
+
+
+class ThreeConvThreeFC(nn.Module):
+    """Three 3x3 convolutions (16, 32, 32), each with 2x2 max pooling, and dense layers of 512 and 128."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        h, w = (_side(n, (3, 1, 2), (3, 1, 2), (3, 1, 2), what=shape) for n in (height, width))
+        self.conv1 = nn.Conv2d(channels, 16, 3, padding=1)
+        self.conv2 = nn.Conv2d(16, 32, 3, padding=1)
+        self.conv3 = nn.Conv2d(32, 32, 3, padding=1)
+        self.fc1 = nn.Linear(32 * h * w, 512)
+        self.fc2 = nn.Linear(512, 128)
+        self.fc3 = nn.Linear(128, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        x = F.relu(F.max_pool2d(self.conv2(x), 2))
+        x = F.relu(F.max_pool2d(self.conv3(x), 2))
+        x = F.relu(self.fc1(torch.flatten(x, 1)))
+        return self.fc3(F.relu(self.fc2(x)))
+
+
+class Signal(nn.Module):
+    """One-dimensional: convolutions of 7 (16, 32 filters), each with max pooling of 4, and two dense layers (64)."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        channels, length = shape
+        steps = _side(length, (7, 3, 4), (7, 3, 4), what=shape)
+        self.conv1 = nn.Conv1d(channels, 16, 7, padding=3)
+        self.conv2 = nn.Conv1d(16, 32, 7, padding=3)
+        self.fc1 = nn.Linear(32 * steps, 64)
+        self.fc2 = nn.Linear(64, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(F.max_pool1d(self.conv1(x), 4))
+        x = F.relu(F.max_pool1d(self.conv2(x), 4))
+        return self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))

@@ -1,0 +1,86 @@
+"""The papers' networks: shapes, sizes, determinism, refusals."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sordino import models
+from sordino.clients.flat import Flat, check
+from sordino.errors import BadInput
+
+# name, shape of one example, classes, parameters counted by hand from the layer widths
+CASES = [
+    ("linear", (8, 8), 10, 64 * 10 + 10),
+    ("lenet", (1, 28, 28), 10, 61_706),
+    ("lenet", (3, 32, 32), 10, 62_006),
+    ("cnn-mnist", (1, 28, 28), 10, 16 * 26 + 32 * 401 + 128 * 513 + 10 * 129),
+    ("cnn-cifar", (3, 32, 32), 10, 343_946),
+    ("cnn-cifar-acn", (3, 32, 32), 100, 16 * 76 + 32 * 401 + 256 * 801 + 128 * 257 + 100 * 129),
+    ("cnn-rail", (1, 500), 2, 16 * 8 + 32 * 113 + 64 * (32 * 31 + 1) + 2 * 65),
+    ("char-lstm", (80,), 80, 80 * 8 + 4 * 256 * (8 + 256 + 2) + 4 * 256 * (512 + 2) + 80 * 257),
+    ("resnet18", (3, 32, 32), 10, 11_173_962),
+]
+
+
+def _batch(name, shape, classes, n=2):
+    if name == "char-lstm":
+        return torch.randint(0, classes, (n, *shape))
+    return torch.randn(n, *shape)
+
+
+@pytest.mark.parametrize(("name", "shape", "classes", "count"), CASES)
+def test_shape_size_and_determinism(name, shape, classes, count):
+    before = torch.random.get_rng_state()
+    net = models.build(name, shape, classes, seed=3)
+    assert torch.equal(torch.random.get_rng_state(), before), "the global generator must be left alone"
+    assert sum(p.numel() for p in net.parameters()) == count
+    check(net)
+    assert not list(net.buffers())
+    out = net(_batch(name, shape, classes))
+    assert out.shape == (2, classes) and torch.isfinite(out).all()
+    torch.rand(5)
+    same, other = models.build(name, shape, classes, seed=3), models.build(name, shape, classes, seed=4)
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), same.parameters()))
+    if name != "linear":
+        assert not all(torch.equal(p, q) for p, q in zip(net.parameters(), other.parameters()))
+    assert Flat(net).size == count
+
+
+@pytest.mark.parametrize("name", ["lenet", "cnn-mnist", "cnn-cifar", "cnn-cifar-acn", "cnn-rail"])
+def test_pooling_before_relu_is_the_printed_network(name):
+    shape = (1, 64) if name == "cnn-rail" else (1, 28, 28)
+    net = models.build(name, shape, 10, seed=0)
+    x = _batch(name, shape, 10, 3)
+    F = torch.nn.functional
+    convs = [m for m in net.children() if isinstance(m, (torch.nn.Conv1d, torch.nn.Conv2d))]
+    fcs = [m for m in net.children() if isinstance(m, torch.nn.Linear)]
+    h = x
+    for conv in convs:
+        h = F.max_pool1d(F.relu(conv(h)), 4) if name == "cnn-rail" else F.max_pool2d(F.relu(conv(h)), 2)
+    h = h.flatten(1)
+    for fc in fcs[:-1]:
+        h = F.relu(fc(h))
+    assert torch.equal(net(x), fcs[-1](h))
+
+
+def test_large_images_get_the_original_stem():
+    net = models.build("resnet18", (3, 96, 96), 5)
+    assert net.conv1.kernel_size == (7, 7) and net(torch.randn(1, 3, 96, 96)).shape == (1, 5)
+
+
+def test_names_defaults_and_refusals():
+    assert set(models.names()) >= {"linear", "lenet", "cnn-mnist", "cnn-cifar", "cnn-rail", "char-lstm", "resnet18"}
+    for data in ("digits", "mnist", "fashion-mnist", "cifar10", "cifar-100", "svhn", "shakespeare", "forda", "rail"):
+        assert models.default_for(data) in models.names()
+    assert models.default_for("cifar-10") == "cnn-cifar" and models.default_for("my own") == "linear"
+    with pytest.raises(BadInput, match="no model 'lennet': choose one of linear, lenet"):
+        models.build("lennet", (1, 28, 28), 10)
+    with pytest.raises(BadInput, match="3 dimensions"):
+        models.build("lenet", (28,), 10)
+    with pytest.raises(BadInput, match="too small.*'linear'"):
+        models.build("cnn-mnist", (1, 8, 8), 10)
+    with pytest.raises(BadInput, match="classes"):
+        models.build("linear", (4,), 1)
+    with pytest.raises(BadInput, match="seed"):
+        models.build("linear", (4,), 2, seed=-1)
