@@ -25,6 +25,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, ClassVar
 
+import numpy as np
+
 from sordino.errors import BadInput, BudgetRefused, between, positive, rate, whole
 from sordino.privacy.words import Relation
 
@@ -196,8 +198,9 @@ class RdpFilter(_Sum):
             return None
         _check(event)
         try:
-            cost = float(rdp.cost(event, self.order, self.relation))
-        except (ArithmeticError, FloatingPointError):
+            with np.errstate(all="ignore"):  # a multiplier of 1e-200 is not worth a warning: the cost is infinite
+                cost = float(rdp.cost(event, self.order, self.relation))
+        except ArithmeticError:
             cost = math.nan
         if math.isnan(cost) or cost < 0:
             raise BadInput(f"{_say(event)} has no Renyi cost at order {self.order:g}; check its multiplier and rate.")

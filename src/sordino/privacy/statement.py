@@ -24,7 +24,7 @@ _UNITS = {
     Unit.EXAMPLE: "Each example: one single record, whichever client holds it.",
 }
 _RELATIONS = {
-    Relation.ADD_REMOVE: "The outcome is nearly as likely whether one {unit} takes part or does not exist at all{aside}.",
+    Relation.ADD_REMOVE: "The outcome is nearly as likely whether one {unit} takes part or does not exist{aside}.",
     Relation.ZERO_OUT: "The outcome is nearly as likely whether one {unit} contributes or contributes nothing; "
     "how many there are is public{aside}.",
     Relation.REPLACE_ONE: "The outcome is nearly as likely whatever one {unit} is replaced by{aside}.",
@@ -187,8 +187,8 @@ class Statement:
         asked = f"whether a given {self.unit} " + ("is one thing or another" if other else "took part")
         sure = 1 / (1 + math.exp(-self.epsilon))
         return [
-            f"Someone who looks, and who thinks it even odds {asked}, can become at most {_up(100 * sure)}% sure of the "
-            f"right answer, but for a chance of the order of delta ({_up(self.delta)})."
+            f"Someone who looks, and who thinks it even odds {asked}, can become at most {_up(100 * sure)}% sure of "
+            f"the right answer, but for a chance of the order of delta ({_up(self.delta)})."
         ]
 
     def _computed(self) -> list[str]:
@@ -335,4 +335,4 @@ def _numbered(sentences: tuple[str, ...]) -> list[str]:
 def _wrap(paragraph: str, indent: str = "") -> list[str]:
     first = paragraph.split(". ", 1)[0]
     hang = indent + " " * (len(first) + 2 if first.isdigit() else 0)
-    return textwrap.wrap(paragraph, WIDTH, initial_indent=indent, subsequent_indent=hang)
+    return textwrap.wrap(paragraph, WIDTH, initial_indent=indent, subsequent_indent=hang, break_on_hyphens=False)
