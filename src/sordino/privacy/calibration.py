@@ -35,7 +35,7 @@ def multiplier_for(
     """The least multiplier, to five digits and rounded up, with which `rounds` rounds stay within (epsilon, delta).
 
     >>> multiplier_for(epsilon=4.0, delta=1e-5, rounds=30)
-    5.9219
+    5.922
     """
     sampling = Sampling(sampling)
     relation = Relation(relation) if relation else accounting.default_relation(sampling)

@@ -78,7 +78,7 @@ class Dots:
 
     @cached_property
     def losses(self) -> Floats:
-        return self.step * (self.low + np.arange(len(self.mass)))
+        return self.step * (self.low + np.arange(len(self.mass), dtype=np.float64))
 
     def log_moment(self, tilt: float) -> float:
         """log E[exp(tilt * loss)] of the finite part."""
@@ -90,7 +90,8 @@ class Dots:
 class Pair(Protocol):
     """A dominating pair: cells of its loss, and the standard deviation of that loss (roughly, to choose a grid)."""
 
-    symmetric: bool
+    @property
+    def symmetric(self) -> bool: ...
 
     @property
     def deviation(self) -> float: ...
@@ -131,16 +132,15 @@ class SampledGaussian:
         x = np.where(np.isnan(x), -np.inf, x)  # below log(1-q) there is no loss
         base, base_below, base_above = _normal_masses(x)
         moved, moved_below, moved_above = _normal_masses(x - 1 / z)
-        mix = lambda a, b: (1 - q) * a + q * b  # noqa: E731
         return Cells(
             step,
             low,
-            mix(base, moved),
+            (1 - q) * base + q * moved,
             base,
-            mix(base_above, moved_above),
-            base_above,
-            mix(base_below, moved_below),
-            base_below,
+            p_above=(1 - q) * base_above + q * moved_above,
+            q_above=base_above,
+            p_below=(1 - q) * base_below + q * moved_below,
+            q_below=base_below,
         )
 
 
@@ -171,9 +171,12 @@ class ReplacedGaussian:
         v = np.where(log_y < -1, np.arcsinh(np.exp(np.minimum(log_y, 0))), v)
         right = z * (v + losses / 2)
         x = np.concatenate([-right[::-1], [0.0], right])
-        masses = [_normal_masses(x + shift) for shift in (0.0, -1 / z, 1 / z)]
-        mix = lambda i, k: (1 - q) * masses[0][i] + q * masses[k][i]  # noqa: E731
-        return Cells(step, -half, mix(0, 1), mix(0, 2), mix(2, 1), mix(2, 2), mix(1, 1), mix(1, 2))
+        base, base_out, _ = _normal_masses(x)
+        moved, moved_below, moved_above = _normal_masses(x - 1 / z)
+        p = (1 - q) * base + q * moved
+        far, near = (1 - q) * base_out + q * moved_above, (1 - q) * base_out + q * moved_below
+        # Mirrored at 0, P is Q: what P has above, Q has below.
+        return Cells(step, -half, p, p[::-1], p_above=far, q_above=near, p_below=near, q_below=far)
 
 
 @dataclass(frozen=True)
