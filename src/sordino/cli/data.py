@@ -23,7 +23,7 @@ def add_parser(subparsers: Any) -> None:
     path.add_argument("name", metavar="NAME", help="a name that `sordino data list` prints")
     for action in (everything, get, path):
         action.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    parser.set_defaults(run=run)
+    parser.set_defaults(func=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -243,7 +243,7 @@ class Federation:
             classes=data.classes,
             # Data that already lies in client order stays where it is, perhaps on disk; else one copy orders it.
             x=data.x if untouched else data.x[order],
-            y=data.y if untouched else data.y[order],
+            y=np.asarray(data.y, dtype=np.int64)[order],
             offsets=np.concatenate([[0], np.cumsum([len(r) for r in rows.indices])]).astype(np.int64),
             test=test,
             local_tests=None if rows.tests is None or test is None else [(test[0][r], test[1][r]) for r in rows.tests],
