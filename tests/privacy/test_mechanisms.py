@@ -26,9 +26,9 @@ def zeros(bound, length=N, units=100):
 
 def both_ways(noise, scale, law=stats.norm):
     """Accepted at the right scale, rejected at two thirds and three halves of it."""
-    assert stats.kstest(noise, law(scale=scale).cdf).pvalue > 1e-4
-    assert stats.kstest(noise, law(scale=scale * 2 / 3).cdf).pvalue < 1e-6
-    assert stats.kstest(noise, law(scale=scale * 3 / 2).cdf).pvalue < 1e-6
+    assert stats.kstest(noise, law(scale=scale).cdf).pvalue > 1e-6
+    assert stats.kstest(noise, law(scale=scale * 2 / 3).cdf).pvalue < 1e-9
+    assert stats.kstest(noise, law(scale=scale * 3 / 2).cdf).pvalue < 1e-9
 
 
 @pytest.mark.parametrize("source", SOURCES)

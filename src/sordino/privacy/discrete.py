@@ -154,7 +154,9 @@ def skellam(
     return _central(SKELLAM, total, encoding, multiplier, source)
 
 
-def add_share(part: Private[Sum], encoding: Encoding, multiplier: float, survivors: int, source: Source) -> Private[Sum]:
+def add_share(
+    part: Private[Sum], encoding: Encoding, multiplier: float, survivors: int, source: Source
+) -> Private[Sum]:
     """A contribution with its share of the noise: 1/survivors of the variance."""
     _noisy(multiplier)
     whole(survivors=survivors)

@@ -1,220 +1,151 @@
-"""Exact samplers of integers, in vectors: discrete Laplace, discrete Gaussian, Poisson and Skellam.
+"""Exact numbers for the filters: what is added up, what an event costs, and when one event is no costlier than another.
 
-All of them are rejection samplers (for the discrete Gaussian: Canonne, Kamath, Steinke 2020, algorithm 3). They compare
-a uniform real number with a probability, and a uniform needs only as many bits as it takes to decide. Here the first 64
-bits are compared in double precision for a whole vector at once. Where the two are closer than a margin that no
-rounding error reaches, the draw is settled by itself, with as many more bits and as many decimal digits as it takes.
-What comes out has exactly the stated law, so nothing is to be charged to delta: the error is zero, given that the
-source's bits are random and that numpy's log, log1p and exp are right to four units in the last place.
-
-The number of attempts depends on the draw, as in any rejection sampler; the time taken is not constant.
+Every finite double is a whole number of 2^-1074. Costs and budgets are integers in that unit, so a sum has no rounding
+error, however many terms it has and however small they are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
+from typing import Any
 
-import numpy as np
+from sordino.errors import BadInput, between, positive, rate, whole
 
-from sordino.errors import BadInput, positive, whole
-from sordino.privacy.randomness import SecureSource, Source
-
-MOST = 2.0**30  # the largest standard deviation; beyond it too many draws would fall within the margin
-
-_MARGIN = 2.0**-43  # on probabilities; the errors below stay under half of it
-_Law = Callable[[int], tuple[Fraction, Fraction]]  # decimal digits -> an interval around a probability
-_Accept = Callable[[np.ndarray], np.ndarray]
-_Exact = Callable[[int], _Law]
+_BITS = 1074
+ONE = 1 << _BITS  # the number 1 in the unit 2^-1074
 
 
-def discrete_gaussian(sigma: float, size: int, source: Source) -> np.ndarray:
-    """`size` integers, each k with probability proportional to exp(-k^2/(2 sigma^2))."""
-    positive(sigma=sigma)
-    whole(0, size=size)
-    if not 2.0**-30 <= sigma <= MOST:
-        raise BadInput(f"sigma must lie between 2^-30 and 2^30, not {sigma!r}; scale the sum so that it does.")
-    square, t = Fraction(sigma) ** 2, math.floor(sigma) + 1
-    centre, double = float(square / t), float(2 * square)
-
-    def accept(k: np.ndarray) -> np.ndarray:
-        # Errors: centre and difference 2^-52 sigma, hence 2^-49 on the probability, whatever k is.
-        return np.exp(-np.square(np.abs(k) - centre) / double)
-
-    def law(k: int) -> _Law:
-        return lambda digits: _exp(-((abs(k) - square / t) ** 2) / (2 * square), digits)
-
-    return _reject(t, size, source, accept, law, _MARGIN)
+def from_float(value: float) -> int:
+    """A finite double in units of 2^-1074."""
+    numerator, denominator = value.as_integer_ratio()
+    return numerator << (_BITS - denominator.bit_length() + 1)
 
 
-def poisson(rate: float, size: int, source: Source) -> np.ndarray:
-    """`size` Poisson variates of mean `rate`, by rejection from a discrete Laplace about the mode."""
-    positive(rate=rate)
-    whole(0, size=size)
-    if not 2.0**-30 <= rate <= 2.0**40:
-        raise BadInput(f"rate must lie between 2^-30 and 2^40, not {rate!r}; scale the sum so that it does.")
-    mode, t = math.floor(rate), math.floor(math.sqrt(rate)) + 1
-    margin = _MARGIN + t * 2.0**-46  # log1p times k - rate, a few deviations, loses that much
-    base = float(_log_poisson(np.array([float(mode)]), rate)[0])
-
-    def gain(k: np.ndarray) -> np.ndarray:
-        """log of target over proposal, 0 at the mode: concave on either side, so its peaks are where it turns."""
-        return _log_poisson(mode + k, rate) - base + np.abs(k) / t
-
-    turns = [math.floor(rate * math.exp(side / t)) - mode for side in (1, -1)]
-    near = np.array([turn + step for turn in turns for step in range(-2, 3)], dtype=np.float64)
-    peak = float(np.max(gain(near[mode + near >= 0]), initial=0.0)) + 2 * margin
-
-    def accept(k: np.ndarray) -> np.ndarray:
-        return np.exp(gain(k) - peak)
-
-    def law(k: int) -> _Law:
-        def interval(digits: int) -> tuple[Fraction, Fraction]:
-            if mode + k < 0:
-                return Fraction(0), Fraction(0)
-            low, high = _exp(Fraction(abs(k), t) - Fraction(peak), digits)
-            near_low, near_high = _poisson_ratio(mode, k, rate, digits)
-            return low * near_low, high * near_high
-
-        return interval
-
-    return mode + _reject(t, size, source, accept, law, margin)
+def to_float(exact: int) -> float:
+    try:
+        return exact / ONE
+    except OverflowError:
+        return math.inf
 
 
-def skellam(variance: float, size: int, source: Source) -> np.ndarray:
-    """`size` differences of two Poisson variates of mean variance/2; sums of them are Skellam again."""
-    positive(variance=variance)
-    both = poisson(variance / 2, 2 * size, source)
-    return both[:size] - both[size:]
+def pack(exact: int) -> str:
+    shift = (exact & -exact).bit_length() - 1 if exact else 0
+    return f"{exact >> shift:x}p{shift - _BITS}"
 
 
-def discrete_laplace(t: int, size: int, source: Source) -> np.ndarray:
-    """`size` integers, each k with probability proportional to exp(-|k|/t)."""
-    whole(t=t)
-    whole(0, size=size)
-    if t > MOST:
-        raise BadInput(f"t must be at most 2^30, not {t!r}.")
-    certain = Fraction(1), Fraction(1)
-    return _reject(t, size, source, lambda k: np.full(k.shape, 2.0), lambda k: lambda digits: certain, _MARGIN)
+def unpack(text: str) -> int:
+    mantissa, _, power = text.partition("p")
+    try:
+        return int(mantissa, 16) << (int(power) + _BITS)
+    except ValueError as error:
+        raise BadInput(f"{text!r} is not a number as a filter stores it; take an untouched copy.") from error
 
 
-def _reject(t: int, size: int, source: Source, accept: _Accept, law: _Exact, margin: float) -> np.ndarray:
-    """Discrete Laplace proposals of scale t, each kept with probability `accept`, of which `law` is the exact form."""
-    kept: list[np.ndarray] = []
-    missing = size
-    while missing > 0:
-        n = missing + missing // 2 + 16
-        length = _geometric(t, n, source)
-        word = _words(source, n)
-        sign = (word & np.uint64(1)).astype(bool)  # the last bit is the sign, the other 63 decide
-        uniform = (word >> np.uint64(1)).astype(np.float64) * 2.0**-63
-        k = np.where(sign, -length, length)
-        chance = accept(k)
-        keep = uniform < chance
-        for i in np.flatnonzero(np.abs(uniform - chance) <= margin):
-            keep[i] = _Uniform(int(word[i]) >> 1, 63, source).below(law(int(k[i])))
-        keep &= ~(sign & (length == 0))  # there is one zero only
-        kept.append(k[keep][:missing].astype(np.int64))
-        missing -= kept[-1].size
-    return np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
+def no_costlier(asked: Any, settled: Any) -> bool:
+    """Whether `asked` is `settled` with, at most, larger multipliers: provably no more costly under any accountant.
+
+    Gaussian noise of a larger scale is Gaussian noise plus an independent Gaussian; Laplace noise of a larger scale is
+    Laplace noise plus an independent mixture of nothing and Laplace. Either is post-processing, under sampling too.
+    """
+    if type(asked) is not type(settled):
+        return False
+    name = type(settled).__name__
+    if name in ("GaussianDpEvent", "LaplaceDpEvent"):
+        return math.isfinite(asked.noise_multiplier) and asked.noise_multiplier >= settled.noise_multiplier
+    if name == "ComposedDpEvent":
+        return len(asked.events) == len(settled.events) and all(map(no_costlier, asked.events, settled.events))
+    same = _WRAPPERS.get(name)
+    if same is not None:
+        return all(getattr(asked, field) == getattr(settled, field) for field in same) and no_costlier(
+            asked.event, settled.event
+        )
+    return bool(asked == settled)
 
 
-def _geometric(t: int, size: int, source: Source) -> np.ndarray:
-    """g with probability proportional to exp(-g/t): the whole part of -t log(u). As float64, which holds it exactly."""
-    word = _words(source, size)
-    with np.errstate(divide="ignore"):
-        x = -t * np.log(word.astype(np.float64) * 2.0**-64)
-    g = np.floor(x)
-    # The bits not yet drawn move log(u) by at most 2^-44 where the word is at least 2^44; rounding adds less than that.
-    margin = t * 2.0**-42
-    with np.errstate(invalid="ignore"):
-        unclear = (word < np.uint64(1 << 44)) | (x - g < margin) | (x - g > 1 - margin)
-    for i in np.flatnonzero(unclear):
-        g[i] = _geometric_one(t, _Uniform(int(word[i]), 64, source))
-    return g
+def largest_mu(epsilon: float, delta: float) -> float:
+    """The largest mu for which mu-GDP implies (epsilon, delta), on the private side (Dong et al. 2022, corollary 1)."""
+    from scipy.special import log_ndtr
+
+    positive(epsilon=epsilon)
+    between(0, 1, delta=delta)
+
+    def delta_at_most(mu: float) -> float:
+        first = float(log_ndtr(mu / 2 - epsilon / mu))
+        second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+        slip = 1e-15 * (8 + epsilon + epsilon / mu + abs(first) + abs(second))  # more than the rounding
+        return math.exp(first) * (-math.expm1(min(0.0, second - first)) + 2 * slip)
+
+    low, high = 0.0, 1.0
+    while delta_at_most(high) <= delta:
+        low, high = high, 2 * high
+    while (middle := (low + high) / 2) not in (low, high) and high - low > 1e-13 * high:
+        low, high = (middle, high) if delta_at_most(middle) <= delta else (low, middle)
+    if low == 0.0:
+        raise BadInput(f"delta {delta!r} is too small for epsilon {epsilon!r} to be computed; take a larger delta.")
+    return low
 
 
-def _geometric_one(t: int, u: _Uniform) -> int:
-    while u.word < 1 << 64:
-        u.extend()
-    g = max(0, math.floor(-t * (math.log(u.word) - u.bits * math.log(2.0))))
-
-    def reaches(g: int) -> bool:
-        return g == 0 or u.below(lambda digits: _exp(Fraction(-g, t), digits))
-
-    while not reaches(g):
-        g -= 1
-    while reaches(g + 1):
-        g += 1
-    return g
+_WRAPPERS = {
+    "PoissonSampledDpEvent": ("sampling_probability",),
+    "SampledWithoutReplacementDpEvent": ("source_dataset_size", "sample_size"),
+    "SelfComposedDpEvent": ("count",),
+}
 
 
-class _Uniform:
-    """A uniform real number of which the first bits are known; more are drawn when they are needed."""
-
-    def __init__(self, word: int, bits: int, source: Source) -> None:
-        self.word, self.bits, self.source = word, bits, source
-
-    def extend(self) -> None:
-        self.word = self.word << 64 | int(_words(self.source, 1)[0])
-        self.bits += 64
-
-    def below(self, law: _Law) -> bool:
-        """Whether it lies below a probability that `law` can enclose as tightly as is asked for."""
-        digits = 40
-        while True:
-            low, high = law(digits)
-            if Fraction(self.word + 1, 1 << self.bits) <= low:
-                return True
-            if Fraction(self.word, 1 << self.bits) >= high:
-                return False
-            self.extend()
-            digits += 20
+def _parts(event: Any) -> list[Any]:
+    if type(event).__name__ == "ComposedDpEvent":
+        return list(event.events)
+    inner = getattr(event, "event", None)
+    return [] if inner is None else [inner]
 
 
-def _exp(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
-    """An interval around exp(x). Decimal's division and exp are correctly rounded; the slack covers both."""
-    context = Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)
-    quotient = context.divide(Decimal(x.numerator), Decimal(x.denominator))
-    value = Fraction(context.exp(quotient))
-    slack = value * (abs(x) + 1) * Fraction(4, 10**digits) * 10
-    return value - slack, value + slack
+def not_private(event: Any) -> bool:
+    """Whether anything in `event` is released as it is."""
+    from sordino.privacy import events
+
+    return bool(events.reasons(event))
 
 
-def _poisson_ratio(mode: int, k: int, rate: float, digits: int) -> tuple[Fraction, Fraction]:
-    """An interval around P(mode + k)/P(mode): a product of |k| factors, each with two roundings."""
-    context = Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)
-    mean, value = Decimal(rate), Decimal(1)
-    for i in range(mode + 1, mode + k + 1):
-        value = context.multiply(value, context.divide(mean, Decimal(i)))
-    for i in range(mode + k + 1, mode + 1):
-        value = context.multiply(value, context.divide(Decimal(i), mean))
-    ratio = Fraction(value)
-    slack = ratio * Fraction(4 * abs(k), 10**digits) * 10
-    return ratio - slack, ratio + slack
+def check(event: Any) -> None:
+    """Refuse numbers that mean nothing, wherever the event came from."""
+    if (multiplier := getattr(event, "noise_multiplier", None)) is not None:
+        positive(multiplier=multiplier)
+    if (probability := getattr(event, "sampling_probability", None)) is not None:
+        rate(rate=probability)
+    if (count := getattr(event, "count", None)) is not None:
+        whole(1, count=count)
+    for part in _parts(event):
+        check(part)
 
 
-def _log_poisson(k: np.ndarray, rate: float) -> np.ndarray:
-    """log of the Poisson probability of k, in Loader's form (2000): no large terms that cancel. -inf below 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        x = (k - rate) / rate
-        deviance = rate * (np.where(k > 0, (1 + x) * np.log1p(x), 0.0) - x)
-        inverse = 1 / k
-        square = inverse * inverse
-        series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188))))
-        stirling = np.log(2 * math.pi * k) / 2 + series
-    small = (k >= 0) & (k < _STIRLING.size)
-    stirling[small] = _STIRLING[k[small].astype(np.intp)]
-    return np.where(k >= 0, -deviance - stirling, -np.inf)
+def inverse_square(event: Any) -> Fraction:
+    """The exact sum of 1/z^2 over the Gaussians of `event`."""
+    name = type(event).__name__
+    if name == "GaussianDpEvent":
+        return 1 / Fraction(event.noise_multiplier) ** 2
+    if name == "NoOpDpEvent":
+        return Fraction(0)
+    if name == "ComposedDpEvent":
+        return sum(map(inverse_square, event.events), Fraction(0))
+    if name == "SelfComposedDpEvent":
+        return event.count * inverse_square(event.event)
+    if name == "PoissonSampledDpEvent" and event.sampling_probability == 1:
+        return inverse_square(event.event)
+    raise BadInput(f"The GDP filter charges Gaussian releases without sampling, not {say(event)}; use the RDP filter.")
 
 
-# log k! - (k log k - k) for small k, where the series is not yet sharp.
-_STIRLING = np.array([math.log(math.factorial(k)) - (k * math.log(k) - k if k else 0) for k in range(16)])
-
-
-def _words(source: Source, size: int) -> np.ndarray:
-    if isinstance(source, SecureSource):
-        return source.integers64(size)
-    return source.integers(0, (1 << 64) - 1, size=size, dtype=np.uint64, endpoint=True)
+def say(event: Any) -> str:
+    """An event in a few words."""
+    name = type(event).__name__.removesuffix("DpEvent")
+    inner = ", ".join(map(say, _parts(event)[:3])) + (", ..." if len(_parts(event)) > 3 else "")
+    match name:
+        case "Gaussian" | "Laplace":
+            return f"{name} noise of multiplier {event.noise_multiplier:g}"
+        case "PoissonSampled":
+            return f"{inner} at Poisson rate {event.sampling_probability:g}"
+        case "SampledWithoutReplacement":
+            return f"{inner} on {event.sample_size} of {event.source_dataset_size}"
+        case "SelfComposed":
+            return f"{event.count} times {inner}"
+    return f"{name} ({inner})" if inner else name
