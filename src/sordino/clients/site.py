@@ -5,6 +5,7 @@ In a simulation one site holds all clients' data and is inherited by forked work
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,12 +43,9 @@ class Site:
         return self.tensor(self.federation.prepare(pooled)), self.tensor(np.asarray(self.federation.y))
 
     def tensor(self, array: np.ndarray) -> Tensor:
-        array = array if array.flags.writeable else array.view()
-        with np.errstate(all="ignore"):
-            out = torch.from_numpy(np.require(array, requirements=["C"]) if array.flags.writeable else array.copy())
-        if out.dtype in (torch.int32, torch.uint8, torch.int16):
-            out = out.long()
-        out = out.to(self.device)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of arrays that must not be written; nothing here writes them
+            out = torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
         return out.contiguous(memory_format=torch.channels_last) if out.dim() == 4 else out
 
     def client(self, k: int) -> tuple[Tensor, Tensor]:

@@ -152,7 +152,7 @@ def _train(
         engine.theta[:] = model.theta
         accuracy = _last_accuracy(history, model.round, engine)
         checkpoint.save(folder.checkpoint, model, {"ledger": ledger.head})
-        repeated = sum(grant.attempt > 1 for grant in ledger)
+        repeated = sum(grant.attempt > 1 for grant in ledger.grants)
         statement = state(terms, model, stopped, ledger.filter.share, repeated)
     finally:
         folder.close()
