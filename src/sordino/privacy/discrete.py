@@ -12,7 +12,7 @@ The multiplier is noise over this *rounded* bound, in integers. Accounting (l_1 
     sum of n discrete Gaussians    `ddg_rdp`                      Kairouz, Liu, Steinke 2021, proposition 14
     Skellam, closed under sums     `skellam_rdp`                  Agarwal, Kairouz, Liu 2021, corollary 3.6
 
-Samplers are exact (see `exact`), so nothing is added to delta. Sums may be taken modulo 2^bits: `wrap`. A sum that
+Samplers are exact (see `samplers`), so nothing is added to delta. Sums may be taken modulo 2^bits: `wrap`. A sum that
 wraps around costs accuracy, never privacy.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from sordino.errors import BadInput, NotPrivate, at_least, one_of, positive, whole
-from sordino.privacy import exact
+from sordino.privacy import samplers
 from sordino.privacy.bounds import Flat
 from sordino.privacy.mechanisms import FixedPoint, Sum, _noisy, _stamped
 from sordino.privacy.randomness import SERVER, Source, stream
@@ -267,8 +267,8 @@ def _central(
 def _draw(encoding: Encoding, multiplier: float, source: Source) -> np.ndarray:
     std = multiplier * encoding.l2
     if encoding.noise == SKELLAM:
-        return exact.skellam(std**2, encoding.dimension, source)
-    return exact.discrete_gaussian(std, encoding.dimension, source)
+        return samplers.skellam(std**2, encoding.dimension, source)
+    return samplers.discrete_gaussian(std, encoding.dimension, source)
 
 
 def _ddg_lines(l2: float, l1: float, std: float, summands: int, dimension: int) -> list[tuple[float, float]]:
