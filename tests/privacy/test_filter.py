@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 
 from sordino.errors import BadInput, BudgetRefused, SordinoError
 from sordino.privacy import events, rdp
-from sordino.privacy.filter import (
-    Filter,
-    GdpFilter,
-    NoBudget,
-    RdpFilter,
-    ScheduleFilter,
-    from_json,
-    largest_mu,
-    no_costlier,
-)
+from sordino.privacy.exact import largest_mu, no_costlier
+from sordino.privacy.filter import Filter, GdpFilter, NoBudget, RdpFilter, ScheduleFilter, from_json
 from sordino.privacy.words import Relation
 
 T = events.types()

@@ -13,8 +13,7 @@ see the requests. Which filter is sound depends on what was settled before round
 Composing privacy loss distributions along the realised path and stopping at the target is not a sound filter, and
 taking the best Renyi order after an adaptive run is not covered by the theorem; neither can be expressed here.
 
-Sums are exact. Every finite double is a whole number of 2^-1074, so costs are added as integers in that unit, and a
-request is granted only if the exact sum stays within the budget.
+Sums are exact (see `exact`): a request is granted only if the true sum of the costs stays within the budget.
 """
 
 from __future__ import annotations
@@ -27,11 +26,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.errors import BadInput, BudgetRefused, between, positive, rate, whole
+from sordino.errors import BadInput, BudgetRefused, between, positive
+from sordino.privacy import exact
 from sordino.privacy.words import Relation
 
-_BITS = 1074
-_ONE = 1 << _BITS  # the number 1 in the unit 2^-1074
 _SLACK = 40  # a computed Renyi cost is taken as 2^-40 (1e-12) larger, above the rounding of the formulas behind it
 _CACHE = 4096  # distinct events whose cost is remembered
 
@@ -118,7 +116,7 @@ class _Sum(Filter):
 
     def price(self, event: Any) -> float:
         cost = self._charge(event)
-        return math.inf if cost is None else _float(cost)
+        return math.inf if cost is None else exact.to_float(cost)
 
     def affords(self, event: Any) -> bool:
         cost = self._charge(event)
@@ -135,24 +133,24 @@ class _Sum(Filter):
         if cost is None:
             raise BudgetRefused(
                 f"The release is refused because no budget covers it: it is not private, {self.spent:.6g} of "
-                f"{_float(self._budget):.6g} {self.currency} is spent; add noise, or run without an epsilon."
+                f"{exact.to_float(self._budget):.6g} {self.currency} is spent; add noise, or run without an epsilon."
             )
         if self._spent + cost > self._budget:
             raise BudgetRefused(
                 f"The release is refused because the budget (epsilon {self.epsilon:g}, delta {self.delta:g}) would be "
-                f"exceeded: it costs {_float(cost):.6g} {self.currency}, {self.spent:.6g} is spent and {self.left:.6g} "
-                "is left; stop here, or ask again with a larger multiplier or a smaller sampling rate."
+                f"exceeded: it costs {exact.to_float(cost):.6g} {self.currency}, {self.spent:.6g} is spent and "
+                f"{self.left:.6g} is left; stop here, or ask again with a larger multiplier or a smaller sampling rate."
             )
         self._spent += cost
         self.granted += 1
 
     @property
     def spent(self) -> float:
-        return _float(self._spent)
+        return exact.to_float(self._spent)
 
     @property
     def left(self) -> float:
-        return _float(self._budget - self._spent)
+        return exact.to_float(self._budget - self._spent)
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -160,12 +158,12 @@ class _Sum(Filter):
             "epsilon": self.epsilon,
             "delta": self.delta,
             "relation": str(self.relation),
-            "spent": _pack(self._spent),
+            "spent": exact.pack(self._spent),
             "granted": self.granted,
         }
 
     def _restore(self, data: dict[str, Any]) -> None:
-        self._spent, self.granted = _unpack(data["spent"]), int(data["granted"])
+        self._spent, self.granted = exact.unpack(data["spent"]), int(data["granted"])
         if not 0 <= self._spent <= self._budget or self.granted < 0:
             raise BadInput(f"The stored {self.kind} filter lies outside its own budget; take an untouched copy.")
 
@@ -188,25 +186,25 @@ class RdpFilter(_Sum):
         budget = rdp.budget(epsilon, delta, order)
         if not budget > 0:
             raise BadInput(f"order {order:g} is too small for epsilon {epsilon:g}, delta {delta:g}; take a larger one.")
-        super().__init__(epsilon, delta, relation, _exact(budget) - (_exact(budget) >> _SLACK))
+        super().__init__(epsilon, delta, relation, exact.from_float(budget) - (exact.from_float(budget) >> _SLACK))
         self.order = float(order)
 
     def _cost(self, event: Any) -> int | None:
         from sordino.privacy import rdp
 
-        if _not_private(event):
+        if exact.not_private(event):
             return None
-        _check(event)
+        exact.check(event)
         try:
             with np.errstate(all="ignore"):  # a multiplier of 1e-200 is not worth a warning: the cost is infinite
                 cost = float(rdp.cost(event, self.order, self.relation))
         except ArithmeticError:
             cost = math.nan
         if math.isnan(cost) or cost < 0:
-            raise BadInput(f"{_say(event)} has no Renyi cost at order {self.order:g}; check its multiplier and rate.")
+            raise BadInput(f"{exact.say(event)} has no Renyi cost at order {self.order:g}; check its multiplier.")
         if math.isinf(cost):
             return None
-        return _exact(cost) + (_exact(cost) >> _SLACK) + 1
+        return exact.from_float(cost) + (exact.from_float(cost) >> _SLACK) + 1
 
     def to_json(self) -> dict[str, Any]:
         return self._state() | {"order": self.order}
@@ -225,15 +223,15 @@ class GdpFilter(_Sum):
     currency = "of 1/z^2"
 
     def __init__(self, epsilon: float, delta: float, relation: Relation | str = Relation.ADD_REMOVE) -> None:
-        self.mu = largest_mu(epsilon, delta)
-        super().__init__(epsilon, delta, relation, math.floor(Fraction(self.mu) ** 2 * _ONE))
+        self.mu = exact.largest_mu(epsilon, delta)
+        super().__init__(epsilon, delta, relation, math.floor(Fraction(self.mu) ** 2 * exact.ONE))
 
     def _cost(self, event: Any) -> int | None:
-        if _not_private(event):
+        if exact.not_private(event):
             return None
-        _check(event)
+        exact.check(event)
         # A unit that is replaced moves a sum by twice the bound.
-        return math.ceil(_inverse_square(event) * (4 if self.relation is Relation.REPLACE_ONE else 1) * _ONE)
+        return math.ceil(exact.inverse_square(event) * (4 if self.relation is Relation.REPLACE_ONE else 1) * exact.ONE)
 
     def to_json(self) -> dict[str, Any]:
         return self._state()
@@ -275,9 +273,9 @@ class ScheduleFilter(Filter):
             event, count = item if isinstance(item, tuple) else (item, 1)
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise BadInput(f"An event of a schedule must be there at least once, not {count!r} times.")
-            if _not_private(event):
+            if exact.not_private(event):
                 raise BadInput("A schedule with a release that is not private has no epsilon; run it without a budget.")
-            _check(event)
+            exact.check(event)
             if self._runs and self._runs[-1][0] == event:
                 count += self._runs.pop()[1]
             self._runs.append((event, count))
@@ -290,16 +288,16 @@ class ScheduleFilter(Filter):
         return self._runs[self._run][0] if self._run < len(self._runs) else None
 
     def price(self, event: Any) -> float:
-        return math.inf if _not_private(event) else 1.0
+        return math.inf if exact.not_private(event) else 1.0
 
     def affords(self, event: Any) -> bool:
         settled = self._next()
-        return settled is not None and no_costlier(event, settled)
+        return settled is not None and exact.no_costlier(event, settled)
 
     def times(self, event: Any) -> float:
         used, count = self._used, 0
         for settled, length in self._runs[self._run :]:
-            if not no_costlier(event, settled):
+            if not exact.no_costlier(event, settled):
                 break
             count, used = count + length - used, 0
         return count
@@ -307,11 +305,11 @@ class ScheduleFilter(Filter):
     def request(self, event: Any) -> None:
         if not self.affords(event):
             settled = self._next()
-            why = "all of them are used" if settled is None else f"the next one is {_say(settled)}"
+            why = "all of them are used" if settled is None else f"the next one is {exact.say(settled)}"
             raise BudgetRefused(
                 f"The release is refused because it is not in the schedule behind epsilon {self.epsilon:g}: asked was "
-                f"{_say(event)}, {self.granted} of {self.total} settled releases are spent, {self.left:.0f} are left "
-                f"and {why}; stop here, or plan a new run with more rounds or a larger budget."
+                f"{exact.say(event)}, {self.granted} of {self.total} settled releases are spent, {self.left:.0f} are "
+                f"left and {why}; stop here, or plan a new run with more rounds or a larger budget."
             )
         self.granted += 1
         self._used += 1
@@ -410,138 +408,3 @@ def from_json(data: dict[str, Any]) -> Filter:
         return kinds[kind].from_json(data)
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise BadInput(f"The stored {kind} filter is incomplete ({error!r}); take an untouched copy.") from error
-
-
-def no_costlier(asked: Any, settled: Any) -> bool:
-    """Whether `asked` is `settled` with, at most, larger multipliers: provably no more costly under any accountant.
-
-    Gaussian noise of a larger scale is Gaussian noise plus an independent Gaussian; Laplace noise of a larger scale is
-    Laplace noise plus an independent mixture of nothing and Laplace. Either is post-processing, under sampling too.
-    """
-    if type(asked) is not type(settled):
-        return False
-    name = type(settled).__name__
-    if name in ("GaussianDpEvent", "LaplaceDpEvent"):
-        return math.isfinite(asked.noise_multiplier) and asked.noise_multiplier >= settled.noise_multiplier
-    if name == "ComposedDpEvent":
-        return len(asked.events) == len(settled.events) and all(map(no_costlier, asked.events, settled.events))
-    same = _WRAPPERS.get(name)
-    if same is not None:
-        return all(getattr(asked, field) == getattr(settled, field) for field in same) and no_costlier(
-            asked.event, settled.event
-        )
-    return bool(asked == settled)
-
-
-def largest_mu(epsilon: float, delta: float) -> float:
-    """The largest mu for which mu-GDP implies (epsilon, delta), on the private side (Dong et al. 2022, corollary 1)."""
-    from scipy.special import log_ndtr
-
-    positive(epsilon=epsilon)
-    between(0, 1, delta=delta)
-
-    def delta_at_most(mu: float) -> float:
-        first = float(log_ndtr(mu / 2 - epsilon / mu))
-        second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-        slip = 1e-15 * (8 + epsilon + epsilon / mu + abs(first) + abs(second))  # more than the rounding
-        return math.exp(first) * (-math.expm1(min(0.0, second - first)) + 2 * slip)
-
-    low, high = 0.0, 1.0
-    while delta_at_most(high) <= delta:
-        low, high = high, 2 * high
-    while (middle := (low + high) / 2) not in (low, high) and high - low > 1e-13 * high:
-        low, high = (middle, high) if delta_at_most(middle) <= delta else (low, middle)
-    if low == 0.0:
-        raise BadInput(f"delta {delta!r} is too small for epsilon {epsilon!r} to be computed; take a larger delta.")
-    return low
-
-
-_WRAPPERS = {
-    "PoissonSampledDpEvent": ("sampling_probability",),
-    "SampledWithoutReplacementDpEvent": ("source_dataset_size", "sample_size"),
-    "SelfComposedDpEvent": ("count",),
-}
-
-
-def _parts(event: Any) -> list[Any]:
-    if type(event).__name__ == "ComposedDpEvent":
-        return list(event.events)
-    inner = getattr(event, "event", None)
-    return [] if inner is None else [inner]
-
-
-def _not_private(event: Any) -> bool:
-    """Whether anything in `event` is released as it is."""
-    from sordino.privacy import events
-
-    return bool(events.reasons(event))
-
-
-def _check(event: Any) -> None:
-    """Refuse numbers that mean nothing, wherever the event came from."""
-    if (multiplier := getattr(event, "noise_multiplier", None)) is not None:
-        positive(multiplier=multiplier)
-    if (probability := getattr(event, "sampling_probability", None)) is not None:
-        rate(rate=probability)
-    if (count := getattr(event, "count", None)) is not None:
-        whole(1, count=count)
-    for part in _parts(event):
-        _check(part)
-
-
-def _inverse_square(event: Any) -> Fraction:
-    """The exact sum of 1/z^2 over the Gaussians of `event`."""
-    name = type(event).__name__
-    if name == "GaussianDpEvent":
-        return 1 / Fraction(event.noise_multiplier) ** 2
-    if name == "NoOpDpEvent":
-        return Fraction(0)
-    if name == "ComposedDpEvent":
-        return sum(map(_inverse_square, event.events), Fraction(0))
-    if name == "SelfComposedDpEvent":
-        return event.count * _inverse_square(event.event)
-    if name == "PoissonSampledDpEvent" and event.sampling_probability == 1:
-        return _inverse_square(event.event)
-    raise BadInput(f"The GDP filter charges Gaussian releases without sampling, not {_say(event)}; use the RDP filter.")
-
-
-def _say(event: Any) -> str:
-    """An event in a few words."""
-    name = type(event).__name__.removesuffix("DpEvent")
-    inner = ", ".join(map(_say, _parts(event)[:3])) + (", ..." if len(_parts(event)) > 3 else "")
-    match name:
-        case "Gaussian" | "Laplace":
-            return f"{name} noise of multiplier {event.noise_multiplier:g}"
-        case "PoissonSampled":
-            return f"{inner} at Poisson rate {event.sampling_probability:g}"
-        case "SampledWithoutReplacement":
-            return f"{inner} on {event.sample_size} of {event.source_dataset_size}"
-        case "SelfComposed":
-            return f"{event.count} times {inner}"
-    return f"{name} ({inner})" if inner else name
-
-
-def _exact(value: float) -> int:
-    """A finite double in units of 2^-1074."""
-    numerator, denominator = value.as_integer_ratio()
-    return numerator << (_BITS - denominator.bit_length() + 1)
-
-
-def _float(exact: int) -> float:
-    try:
-        return exact / _ONE
-    except OverflowError:
-        return math.inf
-
-
-def _pack(exact: int) -> str:
-    shift = (exact & -exact).bit_length() - 1 if exact else 0
-    return f"{exact >> shift:x}p{shift - _BITS}"
-
-
-def _unpack(text: str) -> int:
-    mantissa, _, power = text.partition("p")
-    try:
-        return int(mantissa, 16) << (int(power) + _BITS)
-    except ValueError as error:
-        raise BadInput(f"{text!r} is not a number as a filter stores it; take an untouched copy.") from error

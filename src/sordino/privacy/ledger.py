@@ -29,9 +29,7 @@ what a single client was charged may be private: publish the statement, not the 
 from __future__ import annotations
 
 import base64
-import fcntl
 import os
-import tempfile
 import weakref
 import zlib
 from collections.abc import Iterator
@@ -121,24 +119,14 @@ class Ledger:
             "spending": spending.to_json() if spending else None,
         }
         line, _ = lines.seal(header, lines.START)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Written aside and linked into place, so that a ledger without a whole first line never exists.
-        fd, aside = tempfile.mkstemp(prefix=".ledger-", dir=path.parent)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
-            lines.write(fd, line)
-            os.link(aside, path)
-            lines.sync_folder(path.parent)
-            ledger = cls(path, fd, line, spending)
-        except FileExistsError:
-            os.close(fd)
-            raise BadInput(f"There is a ledger at {path} already; resume that run, or give another folder.") from None
-        except BaseException:
-            os.close(fd)
-            raise
-        finally:
-            os.unlink(aside)
+        if path.exists():
+            raise BadInput(f"There is a ledger at {path} already; resume that run, or give another folder.")
+        with lines.told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Linked into place when it is on disk, so that a ledger without a whole first line never exists. Of two
+            # processes that get here, the second to link is told that the file exists.
+            fd = lines.aside(path, line, os.link)
+        ledger = cls(path, fd, line, spending)
         ledger.filter = filter  # the caller's own, in the same state
         return ledger
 
@@ -168,7 +156,8 @@ class Ledger:
             os.close(fd)
             raise
         try:
-            ledger._repair(fd)
+            with lines.told(path):
+                ledger._repair(fd)
         except BaseException:
             ledger.close()
             raise
@@ -314,16 +303,12 @@ class Ledger:
         fd = self._usable()
         line, digest = lines.seal({"seq": self._seq + 1} | row, self._hash)
         try:
-            lines.write(fd, line)
+            with lines.told(self.path):
+                lines.write(fd, line)
             self._advance(digest)
-        except BaseException as error:
+        except BaseException:
             self.close()  # how much of the line is on disk is unknown: only a replay can tell
-            if not isinstance(error, OSError):
-                raise
-            raise SordinoError(
-                f"The grant could not be written to {self.path} ({error.strerror}), so the round must not run; "
-                "make room or mend the disk, then resume."
-            ) from error
+            raise
 
     def _advance(self, digest: str) -> None:
         self._seq, self._hash = self._seq + 1, digest
@@ -432,19 +417,9 @@ class Ledger:
         row = {"seq": self._seq + 1, "kind": "torn", "bytes": kept} | (self._salvaged or {})
         line, digest = lines.seal(row, self._hash)
         # The file is replaced as a whole: a crash now leaves either the torn line, or the one that stands for it.
-        aside_fd, aside = tempfile.mkstemp(prefix=".ledger-", dir=self.path.parent)
-        try:
-            fcntl.flock(aside_fd, fcntl.LOCK_EX)
-            fcntl.fcntl(aside_fd, fcntl.F_SETFL, os.O_APPEND)
-            lines.write(aside_fd, lines.read(fd)[: self._good] + line)
-            os.rename(aside, self.path)
-        except BaseException:
-            os.close(aside_fd)
-            os.unlink(aside)
-            raise
+        mended = lines.aside(self.path, lines.read(fd)[: self._good] + line, os.replace)
         self.close()
-        self._fd = aside_fd
-        lines.sync_folder(self.path.parent)
+        self._fd = mended
         self._advance(digest)
         if self._salvaged is not None:
             self._charge_again(self._seq, row)

@@ -10,8 +10,10 @@ import base64
 import fcntl
 import json
 import os
+import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sordino.errors import BadInput
+from sordino.errors import BadInput, SordinoError
 
 HEX = 32
 START = "0" * HEX  # stands for the line before the first
@@ -174,3 +176,32 @@ def lock(fd: int, path: Path) -> None:
         taken = True
     if taken:
         raise BadInput(f"Another process is writing the ledger {path}; wait until it has finished, or stop it.")
+
+
+def aside(path: Path, text: bytes, into_place: Callable[[str, Path], None]) -> int:
+    """Write `text` to a new file, locked from birth, and give it the name `path` once it is on disk."""
+    fd, name = tempfile.mkstemp(prefix=".ledger-", dir=path.parent)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+        write(fd, text)
+        into_place(name, path)
+        sync_folder(path.parent)
+    except BaseException:
+        os.close(fd)
+        raise
+    finally:
+        Path(name).unlink(missing_ok=True)
+    return fd
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """A disk that refuses to write, in one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise SordinoError(
+            f"The ledger {path} could not be written ({error.strerror}), so no round may run; make room or mend the "
+            "disk, then resume."
+        ) from error

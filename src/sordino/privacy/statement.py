@@ -97,7 +97,9 @@ class Statement:
             object.__setattr__(self, "multiplier", tuple(self.multiplier))
         for name in ("epsilon", "epsilon_claimed"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, (int, float)) and value >= 0):
+            if value is None and name == "epsilon_claimed":
+                continue
+            if isinstance(value, bool) or not (isinstance(value, (int, float)) and value >= 0):
                 raise BadInput(f"{name} must be a number of at least 0, or infinity, not {value!r}.")
         if not (isinstance(self.delta, (int, float)) and 0 <= self.delta < 1):
             raise BadInput(f"delta must be at least 0 and below 1, not {self.delta!r}.")
