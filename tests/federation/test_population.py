@@ -51,7 +51,9 @@ def test_bytes_are_pixels_and_integers_are_tokens():
     assert pixels[0][0].dtype == np.float32 and pixels[0][0].ravel().tolist() == [0, 1]
     tokens = Federation.from_arrays([(np.array([[3], [9]], dtype=np.int32), [0, 1])], test=(np.array([[9]]), [0]))
     assert tokens[0][0].dtype == np.int64 and tokens.test[0].ravel().tolist() == [9]
-    own = Federation.from_arrays([(np.array([[[4]], [[8]]], dtype=np.uint8), [0, 1])], normalise=Normalise(1, (4,), (2,)))
+    own = Federation.from_arrays(
+        [(np.array([[[4]], [[8]]], dtype=np.uint8), [0, 1])], normalise=Normalise(1, (4,), (2,))
+    )
     assert own[0][0].ravel().tolist() == [0, 2]
 
 
@@ -100,7 +102,11 @@ def test_the_fingerprint_knows_a_population_again():
     assert first.fingerprint() == Federation.from_arrays(two_clients()).fingerprint()
     assert len(first.fingerprint()) == 64
     swapped = Federation.from_arrays(two_clients()[::-1])
-    others = [swapped, Federation.from_arrays(two_clients(), name="b"), Federation.from_arrays(two_clients(), classes=9)]
+    others = [
+        swapped,
+        Federation.from_arrays(two_clients(), name="b"),
+        Federation.from_arrays(two_clients(), classes=9),
+    ]
     assert first.fingerprint() not in {other.fingerprint() for other in others}
 
 
@@ -181,7 +187,10 @@ def test_refusals_name_the_natural_id():
     [
         (lambda: Federation.from_arrays([ok()], test=(np.zeros((1, 4)), [0])), "test examples have shape"),
         (lambda: Federation.from_arrays([ok()], test=(np.zeros((1, 3), np.uint8), [0])), "give both in the same type"),
-        (lambda: Federation.from_arrays([ok()], test=(np.zeros((1, 3)), [9]), classes=2), "the test set has the label 9"),
+        (
+            lambda: Federation.from_arrays([ok()], test=(np.zeros((1, 3)), [9]), classes=2),
+            "the test set has the label 9",
+        ),
         (lambda: Federation.from_arrays([ok()], ids=["a", "b"]), "give one id per client"),
         (lambda: Federation.from_arrays([ok()], local_tests=[ok(), ok()]), "give one per client"),
         (lambda: Federation.from_dataset("no-such-data", "iid", 3), "'no-such-data' is not a data set"),
@@ -205,12 +214,12 @@ def test_there_is_no_client_beyond_the_last():
 
 def test_a_folder_of_mixed_files_is_a_federation(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
+    parquet = pytest.importorskip("pyarrow.parquet")
 
     np.savez(tmp_path / "client2.npz", x=np.array([[1.0, 2.0]]), y=np.array([1]))
     (tmp_path / "client10.csv").write_text("a,label,b\n3,0,4\n5,1,6\n")
     table = pyarrow.table({"a": [7.0], "b": [8.0], "label": [1]})
-    pyarrow.parquet.write_table(table, tmp_path / "client11.parquet")
+    parquet.write_table(table, tmp_path / "client11.parquet")
     (tmp_path / "test.csv").write_text("9,10,0\n")
     (tmp_path / "notes.txt").write_text("not data")
     federation = Federation.from_folder(tmp_path)

@@ -22,13 +22,19 @@ def _latin1(text: str, encoding: str = "latin1") -> bytes:
     return text.encode("latin1")
 
 
+def _from_buffer(content: bytes, kind: np.dtype, shape: tuple[int, ...], order: str = "C") -> np.ndarray:
+    """How protocol 5 writes arrays."""
+    return np.frombuffer(content, dtype=kind).reshape(shape, order="F" if order == "F" else "C")
+
+
 _reconstruct = np.empty(0).__reduce__()[0]
 _scalar = np.float64(0).__reduce__()[0]
 _ALLOWED: dict[tuple[str, str], Any] = {("numpy", "ndarray"): np.ndarray, ("numpy", "dtype"): np.dtype}
 _ALLOWED[("_codecs", "encode")] = _latin1
-for _module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-    _ALLOWED[(_module, "_reconstruct")] = _reconstruct
-    _ALLOWED[(_module, "scalar")] = _scalar
+for _core in ("numpy.core", "numpy._core"):
+    _ALLOWED[(f"{_core}.multiarray", "_reconstruct")] = _reconstruct
+    _ALLOWED[(f"{_core}.multiarray", "scalar")] = _scalar
+    _ALLOWED[(f"{_core}.numeric", "_frombuffer")] = _from_buffer
 
 
 class _Reader(pickle.Unpickler):
