@@ -1,0 +1,136 @@
+"""Run the contenders in turn, several times over, and print how much faster or slower each is than Sordino.
+
+Ratios are taken within a pass, so that a machine that is slow for a while is slow for all; the table shows their median and
+range over the passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import workloads
+
+HERE = Path(__file__).parent
+PEERS = {
+    "torch": [],
+    "opacus": ["opacus==1.6.0"],
+    "flower": ["flwr[simulation]==1.41.0"],
+    "pfl": ["pfl[pytorch]==0.6.0"],
+}
+# (environment, script, variant); the environment "ours" is the one that runs this file.
+CONTENDERS = {
+    "w1": [("ours", "ours", ""), ("flower", "flower", ""), ("pfl", "pfl", ""), ("torch", "loop", ""), ("torch", "alike", ""),
+           ("torch", "limit", ""), ("ours", "ours", "one")],
+    "w3": [("ours", "ours", ""), ("opacus", "opacus", "ghost"), ("opacus", "opacus", "hooks"), ("torch", "plain", ""),
+           ("torch", "plain", "channels-last"), ("torch", "limit", "")],
+}  # fmt: skip
+CONTENDERS["w2"] = CONTENDERS["w1"]
+# What is to be reached: at least this many times faster than (or, for the limits, at most this many times slower).
+BARS = {
+    "w1": {"Flower": 3.0, "pfl-research": 2.0, "like for like": 1.0, "limit (GEMM)": 1 / 2.2, "Sordino, one worker": 1.7},
+    "w2": {"Flower": 6.0, "pfl-research": 2.0, "like for like": 1.0, "Sordino, one worker": 1.7},
+    "w3": {"Opacus ghost": 2.0, "Opacus hooks": 4.0, "no privacy": 1 / 1.5},
+}
+
+
+def environments(folder: Path) -> dict[str, str]:
+    """A virtual environment for each peer; made once."""
+    found = {"ours": sys.executable}
+    for name, packages in PEERS.items():
+        python = folder / name / "bin" / "python"
+        if not (folder / name / "ready").exists():
+            print(f"installing {name} ...", file=sys.stderr)
+            subprocess.run([sys.executable, "-m", "venv", folder / name], check=True)
+            pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            subprocess.run([*pip, "torch==2.13.0", "numpy"], check=True)
+            if packages:
+                subprocess.run([*pip, *packages], check=True)
+            (folder / name / "ready").touch()
+        found[name] = str(python)
+    return found
+
+
+def measure(python: str, script: str, variant: str, work: Path, rounds: int) -> dict | None:
+    command = [python, str(HERE / "contenders" / f"{script}.py"), str(work), "--rounds", str(rounds), "--variant", variant]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"contender"')]
+    if not lines:
+        print(f"{script} {variant} failed:\n{done.stderr[-1500:]}", file=sys.stderr)
+        return None
+    return json.loads(lines[-1])
+
+
+def table(rows: dict[str, dict], passes: list[dict[str, dict]], bars: dict[str, float]) -> list[dict]:
+    """One line per contender: median seconds, and how many times as long as ours it took, with the range."""
+    lines = []
+    for name in rows:
+        seconds = [p[name]["seconds"] for p in passes if name in p]
+        ratios = [p[name]["seconds"] / p["Sordino"]["seconds"] for p in passes if name in p and "Sordino" in p]
+        bar = bars.get(name)
+        line = {
+            "contender": name,
+            "seconds": float(np.median(seconds)),
+            "ratio": float(np.median(ratios)),
+            "range": [float(min(ratios)), float(max(ratios))],
+            "bar": bar,
+            "reached": None if bar is None else bool(np.median(ratios) >= bar),
+            "peak_mb": rows[name]["peak_mb"],
+        }
+        lines.append(line)
+    return lines
+
+
+def text(workload: str, lines: list[dict]) -> str:
+    out = [f"### {workload.upper()}", "", "| contender | seconds | times Sordino | range | to reach | |", "|---|---|---|---|---|---|"]
+    for line in sorted(lines, key=lambda row: row["seconds"]):
+        low, high = line["range"]
+        bar = "" if line["bar"] is None else f"{line['bar']:.2f}"
+        mark = "" if line["reached"] is None else "reached" if line["reached"] else "**short**"
+        name, seconds, ratio = line["contender"], line["seconds"], line["ratio"]
+        out.append(f"| {name} | {seconds:.3f} | {ratio:.2f} | {low:.2f} to {high:.2f} | {bar} | {mark} |")
+    return "\n".join(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--passes", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--only", choices=sorted(CONTENDERS), action="append")
+    parser.add_argument("--venvs", type=Path, default=HERE / "venvs", help="where the peers' environments are")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/performance.md")
+    args = parser.parse_args()
+    pythons = environments(args.venvs)
+    results = HERE / "results"
+    workloads.write(results / "work", args.rounds)
+    report: dict = {"machine": f"{platform.processor() or platform.machine()}, python {platform.python_version()}", "workloads": {}}
+    shown = []
+    for workload in args.only or sorted(CONTENDERS):
+        rounds = args.rounds if workload != "w3" else 4
+        passes: list[dict[str, dict]] = []
+        for _ in range(args.passes):
+            measured = {}
+            for environment, script, variant in CONTENDERS[workload]:
+                row = measure(pythons[environment], script, variant, results / "work" / f"{workload}.npz", rounds)
+                if row is not None:
+                    measured[row["contender"]] = row
+                    print(f"{workload} {row['contender']}: {row['seconds']:.3f} s", file=sys.stderr)
+            passes.append(measured)
+        lines = table(passes[0], passes, BARS[workload])
+        report["workloads"][workload] = {"passes": passes, "table": lines}
+        shown.append(text(workload, lines))
+    (results / "speed.json").write_text(json.dumps(report, indent=2))
+    print("\n\n".join(shown))
+    if args.write:
+        from performance import write
+
+        write(report, shown)
+
+
+if __name__ == "__main__":
+    main()
