@@ -466,7 +466,7 @@ def test_whatever_happens_nothing_granted_is_forgotten(tmp_path_factory, steps):
 def test_cohorts_are_packed_and_come_back(ids, seed):
     mixed = np.array(sorted(ids), dtype=np.int64)
     order = np.argsort([(7919 * (i + seed)) % 101 for i in range(len(mixed))])
-    costs = mixed.astype(float) / 3
+    costs = [mixed / 3, mixed % 5 / 7, np.full(len(mixed), 0.1), np.where(mixed % 97, 0.5, 0.25)][seed % 4]
     got, paid = lines.cohort(mixed[order], costs[order])
     assert np.array_equal(lines.unpack_ids(json.loads(json.dumps(lines.pack_ids(got)))), mixed)
     assert np.array_equal(np.broadcast_to(lines.unpack_costs(lines.pack_costs(paid)), costs.shape), costs)

@@ -391,7 +391,7 @@ class Ledger:
                 self.spending.charge(lines.unpack_ids(row["clients"]), lines.unpack_costs(row["costs"]))
                 self.spending.seq = number
             self._keep(number, row, event)
-        except (SordinoError, KeyError, TypeError, ValueError, zlib.error) as error:
+        except (SordinoError, LookupError, TypeError, ValueError, zlib.error) as error:
             raise self._tampered(number, f"holds a grant that its filter would not give ({error})") from error
 
     def _tampered(self, number: int, what: str) -> BadInput:

@@ -112,11 +112,19 @@ def unpack_ids(packed: Mapping[str, Any]) -> NDArray[np.int64]:
 
 
 def pack_costs(costs: NDArray[np.float64] | float) -> Any:
-    """One number if all are the same; otherwise the doubles, their bytes gathered by place so that they compress."""
+    """One number if all are the same, places in a list of prices if there are few, otherwise the doubles, bytewise."""
     if isinstance(costs, float):
         return costs
-    if costs.size and (costs == costs[0]).all():
-        return float(costs[0])
+    if not costs.size:
+        return 0.0
+    prices = np.unique(costs[:: max(1, costs.size // 4096)])
+    if prices.size <= 256:
+        places = np.minimum(np.searchsorted(prices, costs), prices.size - 1).astype(np.uint8)
+        if np.array_equal(prices[places], costs):
+            if prices.size == 1:
+                return float(prices[0])
+            return {"n": int(costs.size), "prices": prices.tolist(), "places": _pack(places.tobytes())}
+    # Bytes of the same significance side by side, so that they compress.
     planes = np.ascontiguousarray(costs.astype("<f8").view(np.uint8).reshape(-1, 8).T)
     return {"n": int(costs.size), "planes": _pack(planes.tobytes())}
 
@@ -124,6 +132,11 @@ def pack_costs(costs: NDArray[np.float64] | float) -> Any:
 def unpack_costs(packed: Any) -> NDArray[np.float64] | float:
     if not isinstance(packed, dict):
         return float(packed)
+    if "prices" in packed:
+        places = np.frombuffer(_unpack(packed["places"]), dtype=np.uint8)
+        if places.size != packed["n"]:
+            raise ValueError("costs of the wrong length")
+        return np.asarray(packed["prices"], dtype=np.float64)[places]
     planes = np.frombuffer(_unpack(packed["planes"]), dtype=np.uint8).reshape(8, packed["n"])
     return np.ascontiguousarray(planes.T).view("<f8").reshape(-1).astype(np.float64)
 
