@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 REASONS = (
     "Each client sends the exact norm of its update: a noiseless real number, which no finite epsilon covers.",
-    "The bound is an exact quantile of the cohort's norms and is sent to everyone: changing one client moves it visibly.",
+    "The bound is an exact quantile of the cohort's norms and is sent to everyone: one client more or less moves it.",
     "The noise is scaled by that data-dependent bound, so that the size of the noise itself tells the bound.",
     "It is not said whether the accountant saw one client's noise or that of the sum, nor the sampling rate or delta.",
     "Privacy is defined for one record, while whole client updates are clipped and noised.",

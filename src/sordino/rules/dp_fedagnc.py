@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sordino.methods import Setting
 
 REASONS = (
-    "The bound is the exact mean of the last round's raw norms: one client can move it without limit, unhidden by noise.",
+    "The bound is the mean of the last round's raw norms: one client moves it without limit, and no noise hides it.",
     "The noise is scaled by that data-dependent bound, so that the size of the noise itself tells the bound.",
 )
 
@@ -38,7 +38,7 @@ class NoisyMean:
     """The mean of bounded norms, with noise."""
 
     start: float = 1.0
-    kappa: float = 2.0
+    kappa: float = 3.0
     gain: float = 0.5
     share: float = 0.05
 
@@ -61,7 +61,7 @@ class NoisyMean:
     def observe(self, state: State, seen: Seen) -> State:
         assert seen.answer is not None
         ratio = float(np.clip(self.kappa * seen.answer.mean[0], 1 / self.kappa, self.kappa))  # nu / C
-        gain = self.gain * trust(self.kappa * seen.answer.noise)
+        gain = self.gain * trust(self.kappa * seen.answer.noise, 0.5)
         return {"bound": clamp(state["bound"] * ratio**gain)}
 
 
@@ -88,8 +88,11 @@ class ExactMean:
         return {"bound": clamp(float(np.mean(norms)))} if norms.size else state
 
 
-def certified(setting: Setting, *, kappa: float = 2.0, gain: float = 0.5, share: float = 0.05) -> NoisyMean:
-    return NoisyMean(setting.plan.bound, kappa, gain, share)
+def certified(setting: Setting, *, kappa: float = 3.0, gain: float = 0.5, share: float | None = None) -> NoisyMean:
+    """Unless told otherwise it takes the share that makes the noise a tenth of the bound, at most a tenth of all."""
+    z = setting.multiplier or setting.plan.multiplier
+    enough = 0.05 if z is None else min(0.1, (10 * kappa * z / setting.units) ** 2)
+    return NoisyMean(setting.plan.bound, kappa, gain, enough if share is None else share)
 
 
 def published(setting: Setting) -> ExactMean:

@@ -12,8 +12,9 @@ post-processing of released counts:
   the grid      It begins twelve decades wide. Once a quantile was heard the next grid is laid closely around it; when
                 the quantile runs to a border the grid widens again. Released values alone decide where the bins lie.
   the noise     Where one round's counts are too noisy (small cohorts), counts are added up over a window of rounds, and
-                the bound moves only part of the way. While it searches the rule spends a larger share, `opening`. If
-                even a full window could not be heard it stops asking, keeps its bound, and leaves all privacy to the sum.
+                the bound moves only part of the way. While the grid is wide the rule spends a larger share, `opening`,
+                and moves no further than two standard deviations of the noise make certain. If
+                even a full window could not be heard it asks no more, keeps its bound, and leaves all to the sum.
 """
 
 from __future__ import annotations
@@ -33,11 +34,16 @@ if TYPE_CHECKING:
     from sordino.methods import Setting
 
 
+LOUD = 4.0  # noise that cannot be heard through, in tolerances
+SURE = 2.0  # standard deviations
+
+
 class Reading(NamedTuple):
     """What a histogram said."""
 
     log_bound: float
     log_quantile: float
+    doubt: float  # width of the interval that the quantile lies in
     counts: np.ndarray  # of the window
     units: float  # of the window
     variance: float  # of each count of the window
@@ -57,7 +63,7 @@ class Histogram:
     bins: int = 16  # edges of the grid; counts are one more
     share: float = 0.1
     opening: float = 0.5  # share while the grid is wide
-    tolerance: float = 0.1  # noise in a fraction of units that is fully acceptable; twice as much is not heard
+    tolerance: float = 0.05  # noise in a fraction of units that is fully acceptable; LOUD times as much is not heard
     window: float = 20.0  # rounds that are added up at most
     span: float = 2.0  # width of the narrow grid, in natural logarithms: a factor e on either side
 
@@ -101,12 +107,17 @@ class Histogram:
         units = keep * state["units"] + answer.units
         variance = keep**2 * state["variance"] + answer.std**2
 
-        quantile, border = crossing(self._grid(state), counts, self.target)
-        believed = max(0.0, 1 - (self._noise(variance, units) / (2 * self.tolerance)) ** 2)
-        weight = 1.0 if believed > 0 and self._searches(state) else believed
-        bound = state["log_bound"] + weight * (quantile - state["log_bound"])
-        hopeless = noise / math.sqrt(2 * self.window - 1) > 2 * self.tolerance
-        return Reading(bound, quantile, counts, units, variance, believed > 0, border, hopeless)
+        pooled = self._noise(variance, units)
+        believed = max(0.0, 1 - (pooled / (LOUD * self.tolerance)) ** 2)
+        last, grid = state["log_bound"], self._grid(state)
+        quantile, border = crossing(grid, counts, self.target)
+        width = 0.0
+        if self._searches(state):  # a wrong leap would be a long one: no further than is certain
+            low, high = (crossing(grid, counts, self.target, side * SURE * pooled * units)[0] for side in (1, -1))
+            quantile, width = min(max(last, low), high), high - low
+        bound = last + (believed if not self._searches(state) else believed > 0) * (quantile - last)
+        hopeless = noise / math.sqrt(2 * self.window - 1) > LOUD * self.tolerance
+        return Reading(bound, quantile, width, counts, units, variance, believed > 0, border, hopeless)
 
     def _noise(self, variance: float, units: float) -> float:
         """The std of the noise in (1-p) L - p U as a fraction of the units, on average over the edges."""
@@ -130,7 +141,7 @@ class Histogram:
         if said.border:
             width = min(2 * width, widest)
         elif self._searches(state):
-            width = max(4 * width / (self.bins - 1), self.span)
+            width = max(4 * width / (self.bins - 1), said.doubt, self.span)
         elif abs(said.log_quantile - middle) < width / 4:
             return {}
         width = min(width, widest)
@@ -140,13 +151,15 @@ class Histogram:
         return {"counts": [0.0] * (self.bins + 1), "units": 0.0, "variance": 0.0}
 
 
-def crossing(edges: np.ndarray, counts: np.ndarray, p: float) -> tuple[float, bool]:
+def crossing(edges: np.ndarray, counts: np.ndarray, p: float, raised: float = 0.0) -> tuple[float, bool]:
     """Where the units below make up the fraction p, between log edges; and whether that is at the border.
+
+    With `raised` so many units more are taken to lie below.
 
     >>> crossing(np.array([0.0, 1.0, 2.0]), np.array([2.0, 0.0, 6.0, 2.0]), 0.5)
     (1.5, False)
     """
-    curve = increasing(np.cumsum(counts)[:-1] - p * np.sum(counts))
+    curve = increasing(np.cumsum(counts)[:-1] - p * np.sum(counts)) + raised
     if curve[0] >= 0 or curve[-1] <= 0:
         return float(edges[0] if curve[0] >= 0 else edges[-1]), True
     j = int(np.argmax(curve >= 0))

@@ -1,0 +1,53 @@
+"""``sordino methods``: the table of methods, their papers, and whether what they print holds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from typing import Any
+
+from sordino.methods import TABLE, Method
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "methods",
+        help="the methods, their papers, and whether they are private as published",
+        description="List the methods: paper, options (NAME=VALUE), and whether they are private as published.",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.json:
+        print(json.dumps({"methods": [row(m) for m in TABLE]}, indent=2))
+    else:
+        print("\n\n".join(page(m) for m in TABLE))
+    return 0
+
+
+def row(method: Method) -> dict[str, Any]:
+    return {
+        "name": method.name,
+        "paper": method.paper,
+        "variants": [str(v) for v in method.variants],
+        "units": [str(u) for u in method.units],
+        "private_as_published": method.private_as_published,
+        "reasons": list(method.reasons),
+    }
+
+
+def page(method: Method) -> str:
+    if method.private_as_published:
+        verdict = "private as published"
+    else:
+        verdict = "as published, its epsilon does not hold" if method.private else "not private"
+    lines = [f"{method.name}  ({verdict})", f"  {method.paper}"]
+    if method.options:
+        given = (f"{name}={'auto' if value is None else f'{value:g}'}" for name, value in method.options.items())
+        lines += textwrap.wrap("options: " + " ".join(given), 116, initial_indent="  ", subsequent_indent="    ")
+    for reason in method.reasons:
+        lines += textwrap.wrap(reason, 116, initial_indent="  - ", subsequent_indent="    ")
+    return "\n".join(lines)
