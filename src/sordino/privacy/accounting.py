@@ -18,12 +18,12 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
 
 from sordino import errors
-from sordino.errors import BadInput
 from sordino.privacy import events, gdp, pld, rdp
 from sordino.privacy.words import Relation, Sampling
 
@@ -52,20 +52,28 @@ def default_relation(sampling: Sampling) -> Relation:
 
 
 def round_event(sampling: Sampling, rate: Rate, multiplier: float, laplace: bool = False) -> events.Event:
-    """One round: noise of this multiplier on the sum over a cohort. Fixed-size ones need ``(population, cohort)``."""
+    """One round: noise of this multiplier on the sum over a cohort. A rate may be given as ``(population, cohort)``."""
     noise = events.laplace(multiplier) if laplace else events.gaussian(multiplier)
     sampling = Sampling(sampling)
     if sampling is Sampling.NONE:
         return noise
     if sampling is Sampling.FIXED:
         if not isinstance(rate, tuple):
-            raise BadInput(f"Fixed-size sampling needs (population, cohort), not the rate {rate!r}.")
+            rate = _counts(rate)
         return noise if rate[0] == rate[1] else events.without_replacement(*rate, noise)
     if isinstance(rate, tuple):
         errors.whole(1, population=rate[0], cohort=rate[1])
         rate = rate[1] / rate[0]
     errors.rate(rate=rate)
     return noise if rate == 1 else events.poisson(rate, noise)
+
+
+def _counts(rate: float) -> tuple[int, int]:
+    """A fixed-size sample of at least this rate: only the ratio counts."""
+    errors.rate(rate=rate)
+    ratio = Fraction(rate).limit_denominator(10**6)
+    population, cohort = ratio.denominator, max(ratio.numerator, 1)
+    return population, cohort + (cohort / population < rate)
 
 
 def epsilon(event: events.Event, delta: float, relation: Relation = Relation.ADD_REMOVE) -> Spent:

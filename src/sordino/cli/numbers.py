@@ -1,0 +1,43 @@
+"""Options that are numbers, read after parsing: a bad one gets a sentence instead of argparse's usage."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any
+
+from sordino.errors import BadInput
+
+
+def number(args: argparse.Namespace, name: str) -> float | None:
+    """An option as a number; None if it was left out."""
+    text = getattr(args, name)
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        raise BadInput(f"--{name.replace('_', '-')} must be a number, not {text!r}.") from None
+
+
+def count(args: argparse.Namespace, name: str) -> int | None:
+    """An option as a whole number; ``1e6`` will do. None if it was left out."""
+    value = number(args, name)
+    if value is None:
+        return None
+    if not math.isfinite(value) or value != int(value):
+        raise BadInput(f"--{name.replace('_', '-')} must be a whole number, not {getattr(args, name)!r}.")
+    return int(value)
+
+
+def word(args: argparse.Namespace, name: str, kind: Any) -> Any:
+    """An option as one of the words of `kind`; None if it was left out."""
+    text = getattr(args, name)
+    if text is None:
+        return None
+    if text not in list(kind):
+        raise BadInput(f"--{name.replace('_', '-')} must be one of {', '.join(kind)}, not {text!r}.")
+    return kind(text)
+
+
+def plain(value: Any) -> Any:
+    """For JSON: infinity as a string, words as strings."""
+    return "inf" if isinstance(value, float) and math.isinf(value) else value

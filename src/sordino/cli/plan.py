@@ -1,0 +1,180 @@
+"""``sordino plan``: what a budget means before there is any data."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from sordino.cli.numbers import count, number, plain, word
+from sordino.errors import BadInput
+from sordino.privacy.words import Observer, Relation, Sampling, Unit
+
+if TYPE_CHECKING:
+    from sordino.privacy.planner import Forecast
+
+EXAMPLES = """examples:
+  sordino plan                                                              the defaults of `sordino train`
+  sordino plan --clients 10 --rounds 30 --epsilon 4 --unit client --dimension 344000
+  sordino plan --clients 1000 --cohort 100 --unit client --observer public --model cnn-mnist --epsilon 8
+  sordino plan --data cifar10 --clients 5 --epsilon 3 --rounds 1000 --batch-size 512"""
+
+# Parameters of the networks on the data they are meant for.
+DIMENSIONS = {
+    "linear": 650,
+    "lenet": 61_706,
+    "cnn-mnist": 80_202,
+    "cnn-cifar": 343_946,
+    "cnn-cifar-acn": 253_290,
+    "cnn-rail": 67_426,
+    "char-lstm": 819_920,
+    "resnet18": 11_173_962,
+}
+
+# Training records, and the usual network.
+DATA = {
+    "digits": (1_437, "linear"),
+    "mnist": (60_000, "cnn-mnist"),
+    "fashion-mnist": (60_000, "cnn-mnist"),
+    "cifar10": (50_000, "cnn-cifar"),
+    "svhn": (73_257, "cnn-cifar"),
+    "forda": (3_601, "cnn-rail"),
+    "fordb": (3_636, "cnn-rail"),
+}
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "plan",
+        help="what a budget means before there is any data: noise, signal, what to change",
+        description="Noise against signal, whether learning is plausible, and what would make it so. Needs no data.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--clients", metavar="N", default="10", help="how many clients (default 10)")
+    add("--examples", metavar="N", help="examples held by each client (default: --data dealt out evenly)")
+    add("--data", metavar="NAME", default="digits", help=f"for their number: {', '.join(DATA)} (default digits)")
+    add("--cohort", metavar="M", help="clients expected in a round (default all)")
+    add("--dimension", metavar="D", help="trained parameters (default: those of --model)")
+    add("--model", metavar="NAME", help=f"network: {', '.join(DIMENSIONS)} (default: the usual one for the data)")
+    add("--rounds", metavar="T", default="100", help="rounds (default 100)")
+    add("--epsilon", metavar="E", help="the budget (default 4, unless --multiplier is given)")
+    add("--delta", metavar="D", default="1e-5", help="the probability that the guarantee leaves out (default 1e-5)")
+    add("--multiplier", metavar="Z", help="noise over bound, instead of epsilon")
+    add("--unit", metavar="{" + ",".join(Unit) + "}", default="example", help="what is protected (default example)")
+    add("--observer", metavar="{" + ",".join(Observer) + "}", default="secagg-server", help="against whom")
+    add(
+        "--relation",
+        metavar="{" + ",".join(Relation) + "}",
+        help="neighbouring relation (default: follows the sampling)",
+    )
+    add("--sampling", metavar="{" + ",".join(Sampling) + "}", default="poisson", help="how units come to take part")
+    add("--batch-size", metavar="B", default="256", help="records expected in a batch (example unit; default 256)")
+    add("--local-epochs", metavar="E", default="1", help="passes over a client's data in a round (default 1)")
+    add("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    setting = _setting(args)
+    from sordino.privacy.planner import Setting, plan
+
+    forecast = plan(Setting(**setting))
+    print(json.dumps(to_json(forecast)) if args.json else _text(forecast))
+    return 0
+
+
+def _setting(args: argparse.Namespace) -> dict[str, Any]:
+    if args.data not in DATA:
+        raise BadInput(
+            f"--data must be one of {', '.join(DATA)}, not {args.data!r}; or give --examples and --dimension."
+        )
+    records, usual = DATA[args.data]
+    model = args.model or usual
+    clients, dimension, examples = count(args, "clients"), count(args, "dimension"), count(args, "examples")
+    if dimension is None:
+        if model not in DIMENSIONS:
+            raise BadInput(f"--model must be one of {', '.join(DIMENSIONS)}, not {model!r}; or give --dimension.")
+        dimension = DIMENSIONS[model]
+    if examples is None:
+        examples = max(1, records // clients) if clients and clients > 0 else 1
+    epsilon, multiplier = number(args, "epsilon"), number(args, "multiplier")
+    if epsilon is None and multiplier is None:
+        epsilon = 4.0
+    return {
+        "clients": clients,
+        "dimension": dimension,
+        "rounds": count(args, "rounds"),
+        "examples": examples,
+        "cohort": count(args, "cohort"),
+        "unit": word(args, "unit", Unit),
+        "observer": word(args, "observer", Observer),
+        "relation": word(args, "relation", Relation),
+        "sampling": word(args, "sampling", Sampling),
+        "epsilon": epsilon,
+        "delta": number(args, "delta"),
+        "multiplier": multiplier,
+        "batch_size": count(args, "batch_size"),
+        "local_epochs": count(args, "local_epochs"),
+    }
+
+
+def to_json(forecast: Forecast) -> dict[str, Any]:
+    """The forecast as plain data."""
+    s = forecast.setting
+    return {
+        "multiplier": forecast.multiplier,
+        "epsilon": plain(forecast.epsilon),
+        "delta": s.delta,
+        "unit": str(s.unit),
+        "relation": str(forecast.relation),
+        "observer": str(s.observer),
+        "sampling": str(s.sampling),
+        "accountant": forecast.accountant,
+        "clients": s.clients,
+        "cohort": s.members,
+        "examples": s.examples,
+        "batch_size": s.batch if s.unit is Unit.EXAMPLE else None,
+        "dimension": s.dimension,
+        "rounds": s.rounds,
+        "releases": forecast.releases,
+        "noise_to_bound": forecast.noise_to_bound,
+        "verdict": forecast.verdict,
+        "plausible": forecast.verdict == "plausible",
+        "summary": forecast.summary,
+        "remedies": [
+            {
+                "change": remedy.change,
+                "text": remedy.text,
+                "options": remedy.options,
+                "noise_to_bound": remedy.noise_to_bound,
+                "reaches": remedy.reaches,
+            }
+            for remedy in forecast.remedies
+        ],
+    }
+
+
+def _text(forecast: Forecast) -> str:
+    s = forecast.setting
+    who = f"{s.members:,} of {s.clients:,} clients a round" if s.members < s.clients else f"{s.clients:,} clients"
+    batch = f", batches of {s.batch:,} from {s.records:,} records" if s.unit is Unit.EXAMPLE else ""
+    lines = [
+        f"setting     {who}, {s.rounds:,} rounds, {s.dimension:,} parameters{batch}",
+        f"guarantee   epsilon {forecast.epsilon:.4g} at delta {s.delta:g} for each {s.unit}, towards {s.observer} "
+        f"({forecast.relation}, {forecast.accountant})",
+        f"multiplier  {forecast.multiplier:g}",
+        f"noise       {forecast.noise_to_bound:,.3g} times the bound, on the mean",
+        "",
+        *textwrap.wrap(forecast.summary, 100),
+    ]
+    if forecast.remedies:
+        lines += ["", "What to change, the best first:"]
+        for place, remedy in enumerate(forecast.remedies, 1):
+            short = "" if remedy.reaches else f" Not enough alone ({remedy.noise_to_bound:,.3g} is above 10)."
+            head = f"{place}. {remedy.change[0].upper()}{remedy.change[1:]}. "
+            lines += textwrap.wrap(head + remedy.text + short, 100, subsequent_indent="   ")
+            lines.append(f"   {remedy.options}")
+    return "\n".join(lines)

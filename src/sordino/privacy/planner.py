@@ -1,0 +1,74 @@
+"""Before a run: what a budget means for learning, without any data.
+
+Noise is held against signal (`prospect`). Below ten times the bound, training usually gets through it; above fifty it
+does not. That is a rule of thumb and not a theorem; McMahan et al. 2018 show what large cohorts buy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from sordino.privacy.prospect import Setting, contributions, noise, ratio_of, releases
+from sordino.privacy.remedies import PLAUSIBLE, REMEDIES, Remedy
+from sordino.privacy.words import Relation
+
+__all__ = ["Forecast", "Remedy", "Setting", "Verdict", "plan"]
+
+Verdict = Literal["plausible", "hard", "implausible"]
+
+IMPLAUSIBLE = 50.0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a setting means."""
+
+    setting: Setting
+    multiplier: float
+    epsilon: float
+    accountant: str
+    relation: Relation
+    releases: int  # that the most exposed unit takes part in
+    contributions: float  # that a mean is taken over
+    noise_to_bound: float
+    verdict: Verdict
+    summary: str
+    remedies: tuple[Remedy, ...]
+
+
+def plan(setting: Setting) -> Forecast:
+    """Multiplier, noise against signal, whether learning is plausible, and what would make it so, best first."""
+    multiplier, spent = noise(setting)
+    ratio = ratio_of(setting, multiplier)
+    verdict: Verdict = "plausible" if ratio < PLAUSIBLE else "hard" if ratio <= IMPLAUSIBLE else "implausible"
+    # Remedies keep the budget (but for the one that says otherwise), also where the noise was given.
+    budget = replace(setting, epsilon=setting.epsilon or spent.epsilon, multiplier=None)
+    found = [] if verdict == "plausible" else [make(budget, multiplier, ratio) for make in REMEDIES]
+    remedies = tuple(sorted(filter(None, found), key=lambda r: (not r.reaches, r.doubtful)))
+    return Forecast(
+        setting,
+        multiplier,
+        spent.epsilon,
+        spent.accountant,
+        spent.relation,
+        releases(setting),
+        contributions(setting),
+        ratio,
+        verdict,
+        _summary(ratio, verdict, remedies),
+        remedies,
+    )
+
+
+def _summary(ratio: float, verdict: Verdict, remedies: tuple[Remedy, ...]) -> str:
+    times = f"{ratio:.2g}" if ratio < 10 else f"{ratio:,.0f}"
+    if verdict == "plausible":
+        return f"Learning is plausible: the noise on the mean is {times} times the bound."
+    text = f"Learning is {verdict}: a signal is at most the bound, and the noise on the mean is {times} times that"
+    if ratio >= 100:
+        text += f", {'hundreds' if ratio < 2000 else 'thousands'} of times the signal"
+    text += "."
+    if remedies and remedies[0].reaches:
+        text += f" The way out is {remedies[0].change}."
+    return text
