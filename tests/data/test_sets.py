@@ -319,6 +319,8 @@ def test_every_entry_has_one_way_in(root):
         ("shakespeare", (322406, 80), 76502, 90),
         ("forda", (3601, 1, 500), 1320, 2),
         ("fordb", (3636, 1, 500), 810, 2),
+        ("watch", (1522, 6, 128), 311, 7),
+        ("chem97", (25771, 4), 5251, 6),
     ],
 )
 def test_the_real_sets(root, name, train, test, classes):

