@@ -1,4 +1,4 @@
-"""From far off to the quantile (figure 2 of Andrew et al. 2021): lognormal norms, Poisson cohorts of 100, real noise."""
+"""From far off to the quantile (Andrew et al. 2021, figure 2): lognormal norms, Poisson cohorts of 100, real noise."""
 
 from __future__ import annotations
 
