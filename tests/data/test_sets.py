@@ -295,6 +295,18 @@ def test_digits():
     assert len(np.unique(together, axis=0)) == 1797  # no image is in both parts
 
 
+def test_digits_are_those_of_scikit_learn(monkeypatch):
+    load_digits = pytest.importorskip("sklearn.datasets").load_digits
+    from sordino.data import digits
+
+    images, labels = load_digits(return_X_y=True)
+    direct = digits._read()
+    assert (direct[0] == images).all() and (direct[1] == labels).all()
+    monkeypatch.setattr(digits, "find_spec", lambda name: None)
+    with pytest.raises(BadInput, match="digits come with scikit-learn, which is missing"):
+        digits.load()
+
+
 def test_unknown_names_list_the_known(root):
     with pytest.raises(BadInput, match="'mnits' is not a data set: choose one of digits, mnist"):
         sets.load("mnits")
