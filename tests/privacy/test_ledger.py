@@ -388,6 +388,15 @@ def test_lines_moved_removed_doubled_or_borrowed(tmp_path_factory, data):
         Ledger.open(path, PLAN, head=head)
 
 
+@pytest.mark.parametrize("joint, end", [(b" ", b""), (b"\0", b"\n"), (b"\0", b"")])
+def test_two_lines_made_one_are_not_a_torn_line(path, joint, end):
+    text, _ = build(path)
+    at = text.rindex(b"\n", 0, -1)
+    path.write_bytes(text[:at] + joint + text[at + 1 : -1] + end)
+    with pytest.raises(BadInput, match="Line 4 of the ledger .* cannot be read"):
+        Ledger.open(path, PLAN)
+
+
 def test_a_forged_chain_cannot_exceed_its_own_filter(path):
     """Even lines with right hashes are charged to the filter again."""
     build(path)
