@@ -1,0 +1,106 @@
+"""What a run folder says, read with care: a file may be missing, cut short or written by a later version."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sordino.errors import BadInput
+from sordino.plan import read_toml
+from sordino.report.numbers import number
+from sordino.report.thin import Point
+
+DRAWABLE = 1e100  # a run that has diverged further tells no more
+
+
+@dataclass(frozen=True)
+class Run:
+    """The files of one run as plain data. None: the file is not there."""
+
+    name: str
+    plan: dict[str, Any]
+    plan_text: str
+    statement: dict[str, Any] | None = None
+    metrics: tuple[dict[str, Any], ...] = ()
+    audit: dict[str, Any] | None = None
+    attacks: tuple[dict[str, Any], ...] = field(default=())
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Run:
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise BadInput(f"there is no run folder {str(folder)!r}; give the folder that `sordino train` wrote.")
+        file = folder / "plan.toml"
+        if not file.is_file():
+            raise BadInput(f"{str(folder)!r} is not a run folder (it has no plan.toml); give the folder of a run.")
+        return cls(
+            name=folder.resolve().name,
+            plan=read_toml(file),
+            plan_text=file.read_text(),
+            statement=_object(folder / "statement.json"),
+            metrics=tuple(_rows(folder / "metrics.jsonl")),
+            audit=_object(folder / "audit.json"),
+            attacks=tuple(_results(_object(folder / "attack.json"))),
+        )
+
+    def points(self, key: str) -> tuple[Point, ...]:
+        """A column of the metrics over rounds, without the rounds that lack it (or a number that can be drawn)."""
+        pairs = ((row["round"], number(row.get(key))) for row in self.metrics)
+        return tuple((at, value) for at, value in pairs if value is not None and abs(value) < DRAWABLE)
+
+    def said(self, key: str) -> Any:
+        """An entry of the statement, else of the plan, else None."""
+        found = (self.statement or {}).get(key)
+        return self.plan.get(key) if found is None else found
+
+    def sentences(self, key: str) -> tuple[str, ...]:
+        """A list of sentences in the statement; anything else counts as none."""
+        found = (self.statement or {}).get(key)
+        return tuple(str(item) for item in found) if isinstance(found, list) else ()
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that were run, as far as is recorded."""
+        stated = (self.statement or {}).get("rounds")
+        if isinstance(stated, int) and not isinstance(stated, bool):
+            return stated
+        return self.metrics[-1]["round"] if self.metrics else 0
+
+
+def _object(file: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(file.read_text())
+    except FileNotFoundError:
+        return None
+    except (ValueError, OSError, RecursionError) as error:
+        raise BadInput(f"{str(file)!r} cannot be read ({error}); restore it, or take it out of the folder.") from None
+    if isinstance(found, list) and file.name == "attack.json":
+        return {"results": found}
+    if not isinstance(found, dict):
+        raise BadInput(f"{str(file)!r} does not hold a JSON object; restore it, or take it out of the folder.")
+    return found
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    """A row per round, in order. Lines that a crash cut short are left out; of a repeated round the last one counts."""
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    rows: dict[int, dict[str, Any]] = {}
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        at = row.get("round") if isinstance(row, dict) else None
+        if isinstance(at, int) and not isinstance(at, bool):
+            rows[at] = row
+    return [rows[at] for at in sorted(rows)]
+
+
+def _results(found: dict[str, Any] | None) -> list[dict[str, Any]]:
+    results = (found or {}).get("results")
+    return [row for row in results if isinstance(row, dict)] if isinstance(results, list) else []
