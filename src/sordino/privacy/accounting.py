@@ -32,6 +32,7 @@ Rate = float | tuple[int, int]  # a probability, or (population, cohort)
 
 _MANY_KINDS = 64  # different rounds that are composed one by one; more are grouped, never in their favour,
 _GROUP = 0.002  # if their multipliers or rates agree to this
+_LEAST_FOR_PLD = 0.1  # a single loss then has a tail up to about 500, and exp() of it still is a number
 _HIGH_ORDERS = np.array([1536, 2048, 3072, 4096, 8192, 16384, 65536], float)  # for very small epsilons
 
 
@@ -209,9 +210,12 @@ def _plain(leaves: Mapping[events.Event, int], relation: Relation) -> float | No
 
 
 def _pairs(leaves: Mapping[events.Event, int], relation: Relation) -> dict[pld.Pair, int] | None:
-    """The dominating pair of each kind of round, or None if one has none."""
+    """The dominating pair of each kind of round, or None if one has none (or losses beyond the range of doubles)."""
     pairs: Counter[pld.Pair] = Counter()
     for leaf, count in leaves.items():
+        noise = getattr(leaf, "event", leaf)
+        if getattr(noise, "noise_multiplier", math.inf) < _LEAST_FOR_PLD:
+            return None
         pair = _pair(leaf, relation)
         if pair is None:
             return None
