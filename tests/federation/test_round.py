@@ -110,7 +110,7 @@ def test_an_empty_cohort_still_releases_noise(federation, linear, tmp_path):
 
 def test_an_update_that_is_not_a_number_counts_as_zero(linear, tmp_path):
     def broken(logits, y):
-        return functional.cross_entropy(logits, y) * float("nan")
+        return functional.cross_entropy(logits, y, reduction="none") * float("nan")
 
     federation = Federation.from_arrays([(np.ones((3, 5), np.float32), [0, 1, 2])] * 2, classes=3)
     p = plan(clients=2, cohort=2, sampling="none", rounds=1, multiplier=1e-9)

@@ -14,7 +14,7 @@ import torch
 
 from sordino.clients.local import Descent
 from sordino.clients.per_example import PerExample
-from sordino.clients.pooled import record_rate
+from sordino.clients.pooled import joint, record_rate
 from sordino.clients.request import Request
 from sordino.clients.site import Site
 from sordino.privacy import mechanisms
@@ -30,7 +30,7 @@ class LocalSteps:
 
     def __init__(self, site: Site, theta: np.ndarray, rule: Rule) -> None:
         self.site, self.plan, self.theta, self.rule = site, site.plan, theta, rule
-        self.per_example = PerExample(site.flat, site.loss)
+        self.per_example = PerExample(site.flat, site.losses)
         self.descent = Descent(self.plan.optimizer, self.plan.lr, self.plan.momentum)
 
     def items(self, round: int, cohort: np.ndarray) -> list[int]:
@@ -73,17 +73,17 @@ class LocalSteps:
         z_sum, (std_before, std_beside) = split(request.multiplier, before, beside)
         asked = None
         if before is not None:
-            norms = np.asarray(self.per_example.norms(x, y), np.float64)
+            norms = joint(self.per_example.norms(x, y))
             asked = self._answer(before, norms, self.rule.bound(state, None).size, std_before, units, noise)
         bound = self.rule.bound(state, asked)
         total, norms = self.per_example.clipped_sum(x, y, bound)
         grid = mechanisms.FixedPoint.for_bound(bound, max(1, len(y)))
-        raw = mechanisms.Sum(grid.encode(np.asarray(total, np.float64)), grid)
+        raw = mechanisms.Sum(grid.encode(total), grid)
         noisy, _ = mechanisms.gaussian(Private(raw, bound=bound), bound, z_sum, noise)
         mean = bound.decode(noisy.value / units)
         beside_answer = None
         if beside is not None:
-            beside_answer = self._answer(beside, np.asarray(norms, np.float64), bound.size, std_beside, units, noise)
+            beside_answer = self._answer(beside, joint(norms), bound.size, std_beside, units, noise)
         seen = Seen(request.round, bound, beside_answer, mean, bound.std(z_sum) / units, asked)
         return mean, self.rule.observe(state, seen)
 

@@ -57,13 +57,21 @@ class Descent:
 
 
 def train(
-    flat: Flat, x: Tensor, y: Tensor, loss: Loss, descent: Descent, epochs: int, batch: int, rng: np.random.Generator
+    flat: Flat,
+    forward: Callable[[Tensor], Tensor],
+    x: Tensor,
+    y: Tensor,
+    loss: Loss,
+    descent: Descent,
+    epochs: int,
+    batch: int,
+    rng: np.random.Generator,
 ) -> None:
-    """Train `flat` in place; batches are drawn from `rng`."""
+    """Train `flat` in place through `forward`, its model or an equal rearrangement of it; batches are drawn from `rng`."""
     step = descent.start(flat.size, flat.theta.device)
     for _ in range(epochs):
         order = torch.from_numpy(rng.permutation(len(y))).to(y.device)
         for rows in order.split(batch):
             flat.grad.zero_()
-            loss(flat.model(x.index_select(0, rows)), y.index_select(0, rows)).backward()
+            loss(forward(x.index_select(0, rows)), y.index_select(0, rows)).backward()
             flat.theta.sub_(step(flat.grad))

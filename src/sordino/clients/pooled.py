@@ -42,7 +42,7 @@ class PooledGradients:
         self.site, self.plan, self.theta = site, site.plan, theta
         if site.federation.x is None or site.federation.offsets is None:
             raise BadInput("the example unit pooled needs data that is held, not made on demand; use the client unit.")
-        self.per_example = PerExample(site.flat, site.loss)
+        self.per_example = PerExample(site.flat, site.losses)
         self.rate = record_rate(self.plan.batch_size, site.federation.examples, self.plan.sampling)
         self.chunk = int(np.clip(self.plan.batch_size // 4, 32, 256))
         self._loaded = -1
@@ -72,7 +72,7 @@ class PooledGradients:
         if isinstance(item, Chunk):
             self._load(request)
             norms = self.per_example.norms(*self.site.rows(item.rows))
-            return query.encode(np.asarray(norms, np.float64), bound.size)
+            return query.encode(joint(norms), bound.size)
         return self._query_noise(request, item.client)
 
     def give(self, request: Request, item: Chunk | Share, out: np.ndarray) -> np.ndarray | None:
@@ -91,7 +91,7 @@ class PooledGradients:
 
     def _clipped(self, bound: Bound, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         total, norms = self.per_example.clipped_sum(*self.site.rows(rows), bound)
-        return np.asarray(total, np.float64), np.asarray(norms, np.float64)
+        return total, joint(norms)
 
     def _query_noise(self, request: Request, k: int) -> np.ndarray:
         assert request.query is not None and request.bound is not None
@@ -106,6 +106,12 @@ class PooledGradients:
         if self._loaded != request.round:
             self.site.flat.load(self.theta)
             self._loaded = request.round
+
+
+def joint(norms: np.ndarray) -> np.ndarray:
+    """The norm of each whole gradient, from its own or from those of its groups."""
+    wide = np.asarray(norms, np.float64)
+    return wide if wide.ndim == 1 else np.sqrt(np.square(wide).sum(axis=1))
 
 
 def record_rate(batch: int, examples: int, sampling: str) -> float:

@@ -15,6 +15,8 @@ from torch.nn import functional
 
 from sordino.clients.flat import Flat, check
 from sordino.clients.local import Loss
+from sordino.clients.per_example import cross_entropy
+from sordino.clients.rewrite import pool_first
 from sordino.privacy.randomness import stream
 
 if TYPE_CHECKING:
@@ -29,11 +31,13 @@ class Site:
 
     def __init__(self, model: nn.Module, federation: Federation, plan: Plan, loss: Loss | None = None) -> None:
         self.federation, self.plan = federation, plan
-        self.loss: Loss = loss or functional.cross_entropy
+        self.losses: Loss = loss or cross_entropy  # one number per example
+        self.loss: Loss = functional.cross_entropy if loss is None else lambda out, y: loss(out, y).mean()
         self.device = next(model.parameters()).device
         x, _ = federation[0]
         check(model, self.tensor(x[:2]))
         self.flat = Flat(model.train())
+        self.forward = pool_first(model)
         self.x, self.y = self._prepare()
 
     def _prepare(self) -> tuple[Tensor | None, Tensor | None]:

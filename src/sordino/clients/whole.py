@@ -67,7 +67,8 @@ class WholeUpdates:
         flat.load(self.theta)
         self.site.seed_layers(round, item)
         batches = stream(self.plan.seed, round, item, "batches")
-        local.train(flat, x, y, self.site.loss, self.descent, self.plan.local_epochs, self.plan.batch_size, batches)
+        epochs, batch = self.plan.local_epochs, self.plan.batch_size
+        local.train(flat, self.site.forward, x, y, self.site.loss, self.descent, epochs, batch, batches)
         flat.guard()
         with torch.no_grad():
             moved = flat.theta.cpu().numpy() - self.theta

@@ -30,7 +30,7 @@ class Scoring:
         flat.model.eval()
         with torch.no_grad():
             x, y = self.x[start : start + PIECE], self.y[start : start + PIECE]
-            logits = flat.model(x)
+            logits = self.site.forward(x)
             correct = int((logits.argmax(1) == y).sum())
             loss = float(self.site.loss(logits, y)) * len(y)
         flat.model.train()

@@ -105,6 +105,7 @@ def train(
     """Train `model` on `federation` as `plan` says, and state what is proven of the result.
 
     `out` is the run folder (by default a new one under ``runs/``). With `resume` the run in `out` goes on where it was.
+    `loss(outputs, targets)` gives one number per example; by default cross-entropy.
     """
     _check_output(model, federation)
     terms = settle(plan, Public.of(federation))
