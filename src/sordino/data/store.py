@@ -129,8 +129,8 @@ def beside(place: Path) -> Iterator[Path]:
 
 def unwritable(place: Path, error: OSError) -> BadInput:
     """The sentence for a folder that cannot be written."""
-    # numpy reports a short write by its text alone: "47040000 requested and 27262960 written".
-    short = error.errno is None and str(error).endswith("written")
+    # numpy tells of it by its text alone: "Not enough free space to write ...", or "9 requested and 4 written".
+    short = error.errno is None and ("free space" in str(error) or str(error).endswith("written"))
     if short or error.errno in (errno.ENOSPC, errno.EDQUOT):
         return BadInput(f"the disk that holds {place} is full: make room, or set SORDINO_DATA to another disk.")
     return BadInput(f"{place} cannot be written ({error.strerror or error}): set SORDINO_DATA to a folder that can.")
