@@ -18,7 +18,7 @@ from sordino.report.thin import Point, Stretch, thin
 
 WIDTH, HEIGHT = 480, 224
 LEFT, RIGHT, TOP, BOTTOM = 58, 26, 14, 28
-FEW = 30  # up to so many points are marked with dots
+FEW = 40  # up to so many points are marked with dots, if they are not of every round
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,13 @@ class Chart:
         ]
 
     def _dots(self, drawn: list[Stretch], across: Axis, up: Axis) -> list[Safe]:
-        """A dot per stretch (shown if they are few, or under the pointer), in a strip that the pointer finds."""
+        """A dot per stretch (shown if they are few and far between, or under the pointer), in a strip to point at."""
+        sparse = len(drawn) <= FEW and len(drawn) <= self.points[-1][0] - self.points[0][0]
         places = [_x(across, s.middle) for s in drawn]
         edges = [LEFT, *(round((a + b) / 2, 1) for a, b in zip(places, places[1:])), WIDTH - RIGHT]
         parts = []
         for s, x, left, right in zip(drawn, places, edges, edges[1:]):
-            shown = len(drawn) <= FEW or s is drawn[-1]
+            shown = sparse or s is drawn[-1]
             strip = tag("rect", x=left, y=TOP, width=round(max(0.1, right - left), 1), height=HEIGHT - TOP - BOTTOM)
             dot = tag("circle", cx=x, cy=_y(up, s.mean), r=3, class_="dot" if shown else "dot faint")
             parts.append(tag("g", tag("title", self._under_pointer(s)), strip, dot, class_="point"))

@@ -43,9 +43,9 @@ ACCOUNTANT = {
 }
 
 SAMPLING = {
-    "poisson": "by its own coin, with probability {rate}",
-    "fixed": "drawn without replacement, a share of {rate}",
-    "none": "always: everyone takes part every time",
+    "poisson": "{who} takes part by its own coin, with probability {rate}",
+    "fixed": "Of all, a share of {rate} is drawn without replacement",
+    "none": "Nothing is gained from sampling: everyone takes part, or it is known who does",
 }
 
 NOISE = {

@@ -29,7 +29,8 @@ def promise(run: Run, verdict: Verdict) -> Safe:
         rows.append(("In numbers", _in_numbers(verdict.epsilon, verdict.delta, phrase(phrases.UNIT, unit))))
     rows.append(("Left without noise", _left(run, verdict)))
     rows += [("Computed by", _computed(run)), ("Noise", _noise(run))]
-    rows += [("Bound", _sentence((run.statement or {}).get("rule"))), ("Budget", _budget(run, proven))]
+    rule = (run.statement or {}).get("rule")
+    rows += [("Rule for the bound", f"{str(rule).rstrip('.')}." if rule else None), ("Budget", _budget(run, proven))]
     rows += [("The paper’s claim", _claim(run))]
     cells = [join(tag("dt", name), tag("dd", value)) for name, value in rows if value]
     title = "What is promised" if proven else "What was done"
@@ -61,17 +62,17 @@ def _computed(run: Run) -> str | None:
     if accountant is None or (run.statement or {}).get("epsilon") == "inf":
         return None
     rate = number(run.said("rate"))
-    drawn = phrase(phrases.SAMPLING, run.said("sampling"), rate="1" if rate is None else plain(rate))
+    who = phrase(phrases.EACH, run.said("unit")).capitalize()
+    drawn = phrase(phrases.SAMPLING, run.said("sampling"), who=who, rate="1" if rate is None else plain(rate))
     steps = run.said("steps")
     each = f" of {steps} releases each" if isinstance(steps, int) and steps > 1 else ""
-    who = phrase(phrases.EACH, run.said("unit")).capitalize()
-    return f"{phrase(phrases.ACCOUNTANT, accountant)}. {run.rounds:,} rounds{each}. {who} takes part {drawn}."
+    return f"{phrase(phrases.ACCOUNTANT, accountant)}. {run.rounds:,} rounds{each}. {drawn}."
 
 
 def _multipliers(run: Run) -> list[float]:
     stated = (run.statement or {}).get("multiplier")
-    found = (number(value) for value in (stated if isinstance(stated, list) else [stated]))
-    return [z for z in found if z is not None]
+    found = [number(value) for value in (stated if isinstance(stated, list) else [stated])]
+    return [z for z in found if z is not None] or [z for _, z in run.points("multiplier")]
 
 
 def _noiseless(run: Run) -> bool:

@@ -36,7 +36,7 @@ def head(run: Run, verdict: Verdict) -> Safe:
         tag("h1", _mark(verdict.kind), verdict.headline, id="verdict"),
         tag("p", verdict.lead + ("." if verdict.kind is Kind.PROVEN else ""), class_="lead"),
         reasons,
-        _what(run),
+        _what(run, verdict),
         _where(run),
         _key_figures(run, verdict),
         class_="verdict",
@@ -62,9 +62,11 @@ def _where(run: Run) -> Safe | None:
     return tag("p", *parts, class_="where")
 
 
-def _what(run: Run) -> Safe:
-    """What was trained, in a line."""
+def _what(run: Run, verdict: Verdict) -> Safe:
+    """What was trained, in a line. "Certified" is not said of a run for which nothing is proven."""
     method, variant, data = run.said("method"), run.said("variant"), run.plan.get("data")
+    if verdict.kind is not Kind.PROVEN and variant == "certified":
+        variant = None
     clients = number(run.plan.get("clients"))
     said = f"Trained with {method or 'a method that is not stated'}" + (f" ({variant} variant)" if variant else "")
     said += (f" on {data}" if data else "") + (f", held by {clients:,.0f} clients." if clients else ".")
