@@ -127,6 +127,8 @@ def test_long_run_is_thinned(make):
     assert len(markup) < 250_000
     assert len([a for a in page.all("g") if a.get("class") == "point"]) <= 4 * 120
     assert "40 of 10,000 rounds" in page.text and "round 10,000" in page.text
+    table = re.search(r"<tbody><tr><th scope=.row. class=.n.>1</th>.*?</tbody>", markup)[0]
+    assert table.count("<tr>") == 40 and table.count("–") == 2  # rounds with a measurement; the first has none
 
 
 def test_nothing_is_fetched_and_nothing_runs(make):

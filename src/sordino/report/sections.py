@@ -116,7 +116,8 @@ def _table(run: Run) -> Safe:
         share = {}
     rows = [row | {"ratio": ratio.get(row["round"]), "share": share.get(row["round"])} for row in run.metrics]
     shown = [c for c in _COLUMNS if any(number(row.get(c[0])) is not None for row in rows)]
-    some = spread(rows, ROWS)
+    measured = [row for row in rows if number(row.get("accuracy")) is not None or row in (rows[0], rows[-1])]
+    some = rows if len(rows) <= ROWS else spread(measured if len(measured) >= ROWS // 2 else rows, ROWS)
     head = tag("tr", *(tag("th", name, scope="col", class_="n") for name in ("Round", *(c[1] for c in shown))))
     body = []
     for row in some:
