@@ -1,0 +1,180 @@
+"""Three ways to the gradients of single examples, one interface.
+
+- `Ghost`: one forward and one backward pass for the whole chunk, with book-keeping in every layer (`ghost_modules`);
+- `Vmap`: `torch.func` forms all gradients of a smaller chunk, for models with other layers;
+- `Loop`: one backward pass per example, for what `torch.func` cannot trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from sordino.clients.flat import Flat
+from sordino.clients.ghost_layers import Record, Rows
+from sordino.clients.ghost_modules import Adapter, Tape, Unsupported, adapt
+from sordino.clients.rewrite import pool_first
+from sordino.errors import BadInput
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) -> one loss per example
+
+CHUNK = 64
+_BYTES = 128 << 20  # of per-example gradients alive at a time
+
+
+def power_of_two(entries: int) -> int:
+    """Examples of `entries` kept numbers each that fit the memory, at most `CHUNK`."""
+    fits = max(1, _BYTES // (4 * max(1, entries)))
+    return min(CHUNK, 1 << (fits.bit_length() - 1))
+
+
+def losses(loss: Loss, net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """One loss per example, or a refusal."""
+    out = loss(net(x), y)
+    if out.shape != (len(x),):
+        raise BadInput(f"the loss must give one number per example, not shape {tuple(out.shape)} for {len(x)}.")
+    return out
+
+
+class Pass:
+    """The gradients of the examples of one chunk: records and the parameters each one speaks of."""
+
+    def __init__(self, flat: Flat, parts: list[tuple[Record | None, list[int]]], n: int) -> None:
+        self.flat, self.n = flat, n
+        self.parts = [(record, slots) for record, slots in parts if record is not None]  # the others are zero
+
+    def squares(self) -> Tensor:
+        """[n, parameter tensors], in double precision."""
+        out = torch.zeros(self.n, len(self.flat.slots), dtype=torch.float64, device=self.flat.theta.device)
+        for record, slots in self.parts:
+            for slot, squares in zip(slots, record.squares()):
+                out[:, slot] = squares
+        return out
+
+    def weighted(self, factors: list[Tensor]) -> Tensor:
+        """The flat sum, given a factor [n] for each parameter tensor."""
+        out = torch.zeros_like(self.flat.grad)
+        for record, slots in self.parts:
+            for slot, total in zip(slots, record.weighted([factors[i] for i in slots])):
+                window = self.flat.slots[slot]
+                out[window.offset : window.offset + window.size] = total.reshape(-1)
+        return out
+
+    def rows(self) -> Tensor:
+        """[n, d]."""
+        out = self.flat.grad.new_zeros(self.n, self.flat.size)
+        for record, slots in self.parts:
+            for slot, rows in zip(slots, record.rows()):
+                window = self.flat.slots[slot]
+                out[:, window.offset : window.offset + window.size] = rows
+        return out
+
+    def drop(self, bad: Tensor) -> None:
+        """Make the examples of the mask contribute nothing."""
+        for record, _ in self.parts:
+            record.drop(bad)
+
+
+class Strategy(Protocol):
+    """Gradients of up to `step` examples at a time."""
+
+    step: int
+
+    def run(self, x: Tensor, y: Tensor) -> Pass: ...
+
+
+class Ghost:
+    """Book-keeping in every layer. Raises `Unsupported` if some layer has no adapter."""
+
+    def __init__(self, flat: Flat, loss: Loss) -> None:
+        self.flat, self.loss, self.tape = flat, loss, Tape()
+        self.net = pool_first(flat.model)
+        self.adapters: list[Adapter] = []
+        self.slots: list[list[int]] = []
+        places = {id(p): i for i, p in enumerate(flat.parameters)}
+        seen: set[int] = set()
+        for module in flat.model.modules():
+            own = [id(p) for p in module.parameters(recurse=False) if p.requires_grad]
+            if not own:
+                continue
+            if seen & set(own):
+                raise Unsupported("two layers share a parameter")
+            seen |= set(own)
+            self.adapters.append(adapt(module, self.tape))
+            self.slots.append([places[i] for i in own])
+        if len(seen) != len(flat.parameters):
+            raise Unsupported("a parameter belongs to no layer")
+        # An activation that a layer overwrites in place can no longer be read back.
+        self.overwriting = [m for m in flat.model.modules() if getattr(m, "inplace", False) is True]
+        self.step = power_of_two(sum(a.kept for a in self.adapters))
+
+    def run(self, x: Tensor, y: Tensor) -> Pass:
+        self.tape.clear()
+        for module in self.overwriting:
+            module.inplace = False
+        for adapter in self.adapters:
+            adapter.install()
+        try:
+            with torch.enable_grad():
+                self.tape.backward(losses(self.loss, self.net, x, y).sum())
+            with torch.no_grad():
+                records = [adapter.record(len(x)) for adapter in self.adapters]
+        finally:
+            self.tape.clear()
+            for adapter in self.adapters:
+                adapter.remove()
+            for module in self.overwriting:
+                module.inplace = True
+        return Pass(self.flat, list(zip(records, self.slots)), len(x))
+
+
+class Vmap:
+    """All gradients of a chunk through `torch.func`."""
+
+    def __init__(self, flat: Flat, loss: Loss) -> None:
+        self.flat, self.loss, self.step = flat, loss, power_of_two(flat.size)
+
+    def run(self, x: Tensor, y: Tensor) -> Pass:
+        from torch.func import functional_call, grad, vmap
+
+        model = self.flat.model
+        fixed = {name: t.detach() for name, t in model.named_parameters() if not t.requires_grad}
+        fixed |= dict(model.named_buffers())
+        trained = {s.name: p.detach() for s, p in zip(self.flat.slots, self.flat.parameters)}
+
+        def one(parameters: dict[str, Tensor], xi: Tensor, yi: Tensor) -> Tensor:
+            return self.loss(functional_call(model, {**fixed, **parameters}, (xi[None],)), yi[None])[0]
+
+        grads = vmap(grad(one), in_dims=(None, 0, 0), randomness="different")(trained, x, y)
+        return kept(self.flat, [grads[s.name] for s in self.flat.slots])
+
+
+class Loop:
+    """One backward pass per example; `together` shares one forward pass among them."""
+
+    def __init__(self, flat: Flat, loss: Loss, together: bool = False) -> None:
+        self.flat, self.loss, self.together, self.step = flat, loss, together, power_of_two(flat.size)
+
+    def run(self, x: Tensor, y: Tensor) -> Pass:
+        flat, grads = self.flat, [torch.zeros(len(x), *p.shape, device=p.device) for p in self.flat.parameters]
+        with torch.enable_grad():
+            every = losses(self.loss, flat.model, x, y) if self.together else None
+            for i in range(len(x)):
+                loss = losses(self.loss, flat.model, x[i : i + 1], y[i : i + 1])[0] if every is None else every[i]
+                given = torch.autograd.grad(loss, flat.parameters, retain_graph=self.together, allow_unused=True)
+                for all_, g in zip(grads, given):
+                    if g is not None:
+                        all_[i] = g
+        return kept(flat, grads)
+
+
+def kept(flat: Flat, grads: list[Tensor]) -> Pass:
+    """A pass of gradients [n, *shape] that are all there, put in the flat order."""
+    ordered = []
+    for slot, g in zip(flat.slots, grads):
+        channels_last = len(slot.shape) == 4 and slot.strides[1] == 1
+        ordered.append((g.detach().permute(0, 1, 3, 4, 2) if channels_last else g.detach()).flatten(1))
+    return Pass(flat, [(Rows(ordered), list(range(len(ordered))))], len(grads[0]))
