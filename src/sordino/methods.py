@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sordino.errors import BadInput, one_of
-from sordino.privacy.words import Unit, Variant
+from sordino.privacy.words import Observer, Unit, Variant
 from sordino.rules import (
     adaclip,
     adact,
@@ -95,6 +95,11 @@ class Method:
     def check(self, plan: Plan) -> None:
         """Refuse options and mechanisms that the method does not have."""
         one_of(self.mechanisms, **{f"mechanism of method {self.name}": plan.mechanism})
+        if plan.mechanism == "laplace" and plan.observer != Observer.PUBLIC:
+            raise BadInput(
+                f"Laplace noise is drawn by the server, on the sum, which does not convince observer {plan.observer}; "
+                "use observer public, or mechanism gaussian."
+            )
         for name, value in plan.options.items():
             if name not in self.options:
                 accepted = f"it has {', '.join(self.options)}" if self.options else "it has none"
@@ -130,7 +135,9 @@ TABLE = (
         "fedavg",
         "McMahan et al. 2017, Communication-efficient learning of deep networks from decentralized data",
         fixed.certified,
+        units=(Unit.CLIENT,),
         reasons=("Updates are averaged without clipping or noise.",),
+        defaults={"unit": "client", "observer": "public", "sampling": "fixed", "weights": "size"},
         private=False,
     ),
     Method(

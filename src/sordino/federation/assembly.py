@@ -43,7 +43,7 @@ def assemble(plan: Plan) -> tuple[nn.Module, Federation, Plan]:
     if federation.clients != plan.clients:
         whole = plan.size == plan.clients
         plan = plan.replace(clients=federation.clients, cohort=None if whole else plan.cohort)
-    name = default_for(federation.name, federation.input_shape) if plan.model == "auto" else plan.model
+    name = default_for(federation.name) if plan.model == "auto" else plan.model
     model = build(name, federation.input_shape, federation.classes, plan.seed)
     return model, federation, plan.replace(model=name)
 

@@ -145,6 +145,7 @@ def _train(
             row = _metrics(model, facts, terms, engine, speed, time.perf_counter() - started)
             if speed.checkpoints(model.round, plan.rounds):
                 checkpoint.save(folder.checkpoint, model, {"ledger": ledger.head})
+            row["spent"] = ledger.filter.share
             row["seconds"] = time.perf_counter() - started
             folder.add_metrics(row)
             history.append(row)

@@ -40,7 +40,7 @@ _OBSERVERS = {
 _SAMPLINGS = {
     Sampling.POISSON: "each {unit} enters a {round} by its own coin, with probability {rate:g}",
     Sampling.FIXED: "a fixed number is drawn without replacement, a share of {rate:g}",
-    Sampling.NONE: "none: everyone takes part every time, so nothing is gained by sampling",
+    Sampling.NONE: "nothing is gained from it: everyone takes part every time, or whoever looks sees who does",
 }
 _ACCOUNTANTS = {
     "pld": "privacy loss distributions, for a schedule that was settled before round one",
