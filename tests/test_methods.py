@@ -30,6 +30,7 @@ class StandIn:
     mechanism: str = "gaussian"
     bound: float = 1.0
     options: dict[str, Any] = field(default_factory=dict)
+    observer: str = "public"
     epsilon: float | None = None
     delta: float = 1e-5
     multiplier: float | None = None
@@ -162,6 +163,8 @@ def test_laplace_noise_only_where_it_is_proven():
     assert either == {"dp-fedavg", "dp-fedamvc", "noise-gamma"}
     for name in either:
         assert build(name, mechanism="laplace").bound({"round": 1}, None).norm_kind == "l1"
+    with pytest.raises(BadInput, match="does not convince observer server; use observer public, or mechanism gaussian"):
+        build("dp-fedavg", mechanism="laplace", observer="server")
     with pytest.raises(BadInput, match="mechanism of method adact must be one of gaussian, not 'laplace'"):
         build("adact", mechanism="laplace")
 

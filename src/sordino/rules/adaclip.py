@@ -83,9 +83,10 @@ class Steady:
         rate(floor=self.floor)
 
     def init(self) -> State:
-        nothing = [0.0] * self.dimension
+        even = self.start**2 / self.dimension  # flat clipping, until there is reason to think otherwise
+        mean, square = [0.0] * self.dimension, [even] * self.dimension
         # The two variances are those of the noise in `mean` and in `square`, averaged over coordinates.
-        return {"mean": nothing, "mean_noise": 0.0, "square": nothing, "square_noise": 0.0}
+        return {"mean": mean, "mean_noise": 0.0, "square": square, "square_noise": 0.0}
 
     def query(self, state: State) -> Asked:
         return NOTHING
