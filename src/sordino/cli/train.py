@@ -73,6 +73,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--engine", default="auto", help="auto, in-process or workers; changes speed only")
     parser.add_argument("--workers", type=_number("workers", int), default=0, help="worker processes (0: one per core)")
     parser.add_argument("--evaluate-every", type=_number("evaluate-every", int), default=0, metavar="ROUNDS")
+    keep = "keep the released model of every so many rounds, for attacks that watch several"
+    parser.add_argument("--keep-models", type=_number("keep-models", int), default=0, metavar="ROUNDS", help=keep)
     parser.add_argument("--out", metavar="FOLDER", help="run folder (default: a new one under runs/)")
     parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
     parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard scalars into the run folder")
@@ -91,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
         out: Any = folder.path
     else:
         plan, out = plan_from(args), args.out
-    speed = Speed(args.engine, args.workers, args.evaluate_every)
+    speed = Speed(args.engine, args.workers, args.evaluate_every, keep_models=args.keep_models)
 
     from sordino.cli.progress import bar
     from sordino.federation.assembly import assemble

@@ -25,16 +25,17 @@ ENGINES = ("auto", "in-process", "workers")
 
 @dataclass(frozen=True)
 class Speed:
-    """Settings that can change speed only."""
+    """Settings that change speed, or what is kept on disk, and never the result."""
 
     engine: str = "auto"
     workers: int = 0  # 0: as many as there are cores
     evaluate_every: int = 0  # rounds; 0: about twenty times in a run
     checkpoint_every: int = 1
+    keep_models: int = 0  # keep the released model of every so many rounds, for attacks that watch several; 0: none
 
     def __post_init__(self) -> None:
         one_of(ENGINES, engine=self.engine)
-        at_least(0, workers=self.workers, evaluate_every=self.evaluate_every)
+        at_least(0, workers=self.workers, evaluate_every=self.evaluate_every, keep_models=self.keep_models)
         whole(checkpoint_every=self.checkpoint_every)
 
     def evaluates(self, round: int, rounds: int) -> bool:
@@ -43,6 +44,9 @@ class Speed:
 
     def checkpoints(self, round: int, rounds: int) -> bool:
         return round % self.checkpoint_every == 0 or round == rounds
+
+    def keeps(self, round: int) -> bool:
+        return self.keep_models > 0 and round % self.keep_models == 0
 
     @property
     def count(self) -> int:

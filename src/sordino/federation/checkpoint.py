@@ -45,6 +45,23 @@ def load(folder: Path) -> tuple[Model, dict] | None:
     return Model(facts.pop("round"), arrays["theta"], optimizer, facts.pop("rule")), facts
 
 
+def keep(folder: Path, model: Model) -> None:
+    """Put the released model of this round aside: the vector in the order of `clients.flat`."""
+    from safetensors.numpy import save as to_bytes
+
+    folder.mkdir(exist_ok=True)
+    blob = to_bytes({"theta": np.ascontiguousarray(model.theta)}, {"round": str(model.round)})
+    write_atomically(folder / f"round-{model.round:06d}.safetensors", blob)
+
+
+def kept(folder: Path) -> dict[int, np.ndarray]:
+    """The models that were put aside, by round."""
+    from safetensors.numpy import load_file
+
+    files = sorted(folder.glob("round-*.safetensors"))
+    return {int(file.stem.split("-")[1]): load_file(file)["theta"] for file in files}
+
+
 def write_atomically(path: Path, blob: bytes) -> None:
     aside = path.with_name(path.name + ".new")
     with open(aside, "wb") as file:

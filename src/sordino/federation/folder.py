@@ -7,6 +7,7 @@
     statement.json/.txt  what is proven
     report.html          the same for people
     checkpoint/          to go on from
+    models/              the released models of some rounds, if they were to be kept
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class RunFolder:
         self.path = Path(path)
         self.ledger, self.metrics = self.path / "ledger.jsonl", self.path / "metrics.jsonl"
         self.checkpoint = self.path / "checkpoint"
+        self.models = self.path / "models"
         self._lines: Any = None
 
     @classmethod

@@ -112,6 +112,11 @@ class Federation:
             return None
         return self.prepare(self._test[0]), np.asarray(self._test[1], dtype=np.int64)
 
+    @property
+    def raw_test(self) -> Pair | None:
+        """The public test set as stored."""
+        return self._test
+
     def local_test(self, k: int) -> Pair | None:
         """Client k's own held-out examples, where the data set has such a split."""
         if self._local_tests is None:

@@ -145,6 +145,8 @@ def _train(
             row = _metrics(model, facts, terms, engine, speed, time.perf_counter() - started)
             if speed.checkpoints(model.round, plan.rounds):
                 checkpoint.save(folder.checkpoint, model, {"ledger": ledger.head})
+            if speed.keeps(model.round):
+                checkpoint.keep(folder.models, model)
             row["spent"] = ledger.filter.share
             row["seconds"] = time.perf_counter() - started
             folder.add_metrics(row)
