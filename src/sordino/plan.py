@@ -126,6 +126,7 @@ class Plan:
             )
         if self.relation == Relation.ADD_REMOVE and self.sampling == Sampling.FIXED:
             raise BadInput("fixed-size sampling is proven for relation replace-one only; leave relation out, or use poisson.")
+        known.check(self)
         if self.known.private and self.multiplier is None and self.epsilon is None:
             raise BadInput("give epsilon (a budget) or multiplier (the noise); neither was given.")
         if self.weights == "size" and self.unit == Unit.EXAMPLE:

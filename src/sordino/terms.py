@@ -123,12 +123,13 @@ class Terms:
 
     @property
     def proven(self) -> bool:
-        """Whether there is an epsilon to prove."""
-        return not self.reasons
+        """Whether there is an epsilon to prove, be it another than the one that the paper prints."""
+        return self.plan.known.provable(self.plan)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        return self.plan.known.reasons_for(self.plan.variant)
+        """Why the run is not private; none if it is."""
+        return () if self.proven else self.plan.known.reasons_for(self.plan.variant)
 
     def _slot(self, z: float) -> events.Event:
         plan = self.plan
@@ -176,7 +177,19 @@ class Terms:
     def claimed(self) -> float | None:
         """What the paper's own accounting would print."""
         claim = self.plan.known.claim
-        return claim(self.plan, self.multiplier) if claim is not None and self.plan.published else None
+        if claim is None or not self.plan.published:
+            return None
+        return claim(self.plan, self.multiplier, *self.told)
+
+    @property
+    def told(self) -> tuple[float | None, int | None]:
+        """The sampling rate and the number of releases that a paper's accountant would be given in the example unit."""
+        if self.plan.unit == Unit.CLIENT:
+            return None, None
+        if self.plan.local:
+            largest = max(self.public.distinct())
+            return self.record_rate(largest), self.plan.rounds * local_steps(self.plan, largest)
+        return self.record_rate(self.public.examples), self.plan.rounds
 
     # ---- example unit ----------------------------------------------------------------------------------------------------
 
@@ -219,7 +232,7 @@ def settle(plan: Plan, public: Public) -> Terms:
         raise BadInput("weights size needs a public weight_cap (examples from which on a client weighs in full).")
     if not plan.private:
         return Terms(plan, public, 0.0, plan.rounds)
-    if plan.published and plan.known.reasons:
+    if plan.published and plan.known.claim is not None:
         return Terms(plan, public, _as_published(plan, public), plan.rounds)
     if plan.multiplier is None:
         return Terms(plan, public, _calibrate(plan, public), plan.rounds)
@@ -264,26 +277,19 @@ def _as_published(plan: Plan, public: Public) -> float:
     if plan.multiplier is not None:
         return plan.multiplier
     assert plan.epsilon is not None
-    claim = plan.known.claim
-    certified = plan.replace(variant="certified")
-    if claim is None or _flat_claim(plan):
-        return _calibrate(certified, public)
+    claim, told = plan.known.claim, Terms(plan, public, 1.0, plan.rounds).told
+    assert claim is not None
+    if claim(plan, 0.5, *told) == claim(plan, 50.0, *told):  # a mere label, that no noise is derived from
+        return _calibrate(plan.replace(variant="certified"), public)
     low, high = 1e-3, 1e4
-    for _ in range(80):
+    for _ in range(60):
         middle = math.sqrt(low * high)
-        said = claim(plan, middle)
+        said = claim(plan, middle, *told)
         if said is None or said <= plan.epsilon:
             high = middle
         else:
             low = middle
     return high
-
-
-def _flat_claim(plan: Plan) -> bool:
-    """Whether the paper's epsilon is a mere label that no noise is derived from."""
-    claim = plan.known.claim
-    assert claim is not None
-    return claim(plan, 0.5) == claim(plan, 50.0)
 
 
 def _fold(sequence: Iterable[events.Event]) -> list[tuple[events.Event, int]]:

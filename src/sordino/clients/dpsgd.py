@@ -96,5 +96,5 @@ class LocalSteps:
             told: Released = disclose(raw, "exact norms of a batch")[0]
         else:
             told, _ = mechanisms.release_query(raw, query.norm, std, noise)
-        return Answer(told.value, units)
+        return Answer(told.value, units, std or 0.0)
 

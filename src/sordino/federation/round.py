@@ -112,7 +112,7 @@ class Round:
         before, beside = self.rule.query(state)
         z = self.terms.multiplier_of(t)
         z_sum, (std_before, std_beside) = split(z, before, beside)
-        answer = None if before is None else self._ask(t, items, before, std_before, self.rule.bound(state, None))
+        answer = None if before is None else self._ask(t, cohort, items, before, std_before, self.rule.bound(state, None))
         bound = self.rule.bound(state, answer)
         local = self.plan.noise != Noise.CENTRAL
         request = Request(
@@ -130,7 +130,7 @@ class Round:
         denominator = self.terms.denominator(cohort)
         mean = bound.decode(noisy.value / denominator)
         std = bound.std(z_sum) / denominator * self._surplus(cohort)
-        said = None if beside is None else self._answer(harvest, beside, std_beside, GIVE, t)
+        said = None if beside is None else self._answer(harvest, beside, std_beside, GIVE, t, cohort)
         return mean, bound, self.rule.observe(state, Seen(t, bound, said, mean, std, answer)), std
 
     def _local(self, t: int, cohort: np.ndarray, items: list, state: State) -> tuple:
@@ -163,7 +163,7 @@ class Round:
         self._released.append(event)
         return noisy
 
-    def _ask(self, t: int, items: list, query: Query, std: float | None, bound: Bound) -> Answer:
+    def _ask(self, t: int, cohort: np.ndarray, items: list, query: Query, std: float | None, bound: Bound) -> Answer:
         """The first phase: only rules that need this round's norms."""
         local = self.plan.noise != Noise.CENTRAL
         request = Request(
@@ -175,9 +175,11 @@ class Round:
             query_std=std if local else None,
             survivors=self.terms.survivors,
         )
-        return self._answer(self.engine.run(request, items), query, std, ASK, t)
+        return self._answer(self.engine.run(request, items), query, std, ASK, t, cohort)
 
-    def _answer(self, harvest: Gathered, query: Query, std: float | None, phase: str, t: int) -> Answer:
+    def _answer(
+        self, harvest: Gathered, query: Query, std: float | None, phase: str, t: int, cohort: np.ndarray
+    ) -> Answer:
         if is_raw(query) or std is None:
             exact = harvest.answers.map(lambda answers: np.concatenate(answers) if answers else np.zeros(0))
             told, _ = disclose(exact, "exact norms, or exact functions of them, are sent")
@@ -190,7 +192,7 @@ class Round:
         else:
             told, event = open_answer(total, query.norm, std, harvest.shares, self.terms.survivors)
         self._released.append(event)
-        return Answer(told.value, self.terms.units)
+        return Answer(told.value, self.terms.units, std * self._surplus(cohort))
 
     # ---- public numbers ----------------------------------------------------------------------------------------------------
 

@@ -127,7 +127,7 @@ def _train(
     plan = terms.plan
     kept = checkpoint.load(folder.checkpoint) if resume else None
     sizes = tuple(p.numel() for p in module.parameters() if p.requires_grad)
-    rule = plan.known.build(Setting(plan, sizes, terms.units))
+    rule = plan.known.build(Setting(plan, sizes, terms.units, terms.multiplier or None))
     engine, work, theta = start_engine(module, federation, plan, rule, speed, loss)
     ledger = _ledger(folder, terms, kept, resume)
     try:

@@ -37,6 +37,7 @@ class Bound(ABC):
 
     kind: ClassVar[str]
     norm_kind: ClassVar[str] = "l2"
+    honest: ClassVar[bool] = True  # False: its noise does not match its clipping, as some papers print it; never private
 
     @property
     @abstractmethod
@@ -246,7 +247,7 @@ class L1(Bound):
 
 def from_json(data: dict[str, Any]) -> Bound:
     """The bound that `to_json` described."""
-    kinds: dict[str, type[Bound]] = {b.kind: b for b in (Flat, Automatic, Grouped, Coordinates, L1)}
+    kinds = _kinds(Bound)
     kind, fields = data.get("kind"), {name: value for name, value in data.items() if name != "kind"}
     if kind not in kinds:
         raise BadInput(f"kind of bound must be one of {', '.join(kinds)}, not {kind!r}.")
@@ -254,6 +255,14 @@ def from_json(data: dict[str, Any]) -> Bound:
         return kinds[kind](**fields)
     except TypeError:
         raise BadInput(f"A bound of kind {kind} cannot have the fields {', '.join(fields)}.") from None
+
+
+def _kinds(family: type[Bound]) -> dict[str, type[Bound]]:
+    """Every kind of bound there is, those of single rules included."""
+    found: dict[str, type[Bound]] = {}
+    for made in family.__subclasses__():
+        found |= {made.kind: made, **_kinds(made)}
+    return found
 
 
 def _flat_factors(norms: np.ndarray, bound: float | np.ndarray) -> np.ndarray:

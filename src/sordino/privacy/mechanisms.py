@@ -130,7 +130,7 @@ def gaussian(total: Private, bound: Bound, multiplier: float, source: Source) ->
     value = _stamped(total, bound)
     noise = _spread(bound, multiplier, _length(value)) * source.standard_normal(_length(value))
     how = f"Gaussian noise, multiplier {multiplier:g}, bound {bound.size:g}"
-    return Released(_add_noise(value, noise), how), events.gaussian(multiplier)
+    return Released(_add_noise(value, noise), how), _charged(bound, events.gaussian(multiplier))
 
 
 def laplace(total: Private, bound: Bound, multiplier: float, source: Source) -> tuple[Released[np.ndarray], Any]:
@@ -144,7 +144,7 @@ def laplace(total: Private, bound: Bound, multiplier: float, source: Source) -> 
     value = _stamped(total, bound)
     noise = multiplier * bound.size * source.laplace(size=_length(value))
     how = f"Laplace noise, scale {multiplier:g} times the L1 bound {bound.size:g}"
-    return Released(_add_noise(value, noise), how), events.laplace(multiplier)
+    return Released(_add_noise(value, noise), how), _charged(bound, events.laplace(multiplier))
 
 
 def noise_share(bound: Bound, multiplier: float, survivors: int, source: Source, length: int) -> np.ndarray:
@@ -182,7 +182,7 @@ def open_noised(total: Private[Sum], bound: Bound, multiplier: float) -> tuple[R
             "clients survived; drop the round, or cut the shares for fewer survivors."
         )
     how = f"Gaussian noise in shares, multiplier {multiplier:g}, bound {bound.size:g}"
-    return Released(value.decode(), how), events.gaussian(multiplier)
+    return Released(value.decode(), how), _charged(bound, events.gaussian(multiplier))
 
 
 def release_query(total: Private, sensitivity: float, std: float, source: Source) -> tuple[Released[np.ndarray], Any]:
@@ -202,6 +202,13 @@ def release_query(total: Private, sensitivity: float, std: float, source: Source
 def without_noise(total: Private, reason: str = "no noise is added") -> tuple[Released[np.ndarray], Any]:
     """The sum as it is, through the other door: epsilon becomes infinite and the statement prints the reason."""
     return disclose(total.map(lambda value: value.decode() if isinstance(value, Sum) else value), reason)
+
+
+def _charged(bound: Bound, event: Any) -> Any:
+    """The event of a release under `bound`; a bound whose noise does not match its clipping proves nothing."""
+    from sordino.privacy import events
+
+    return event if bound.honest else events.nonprivate("the noise does not match the clipping")
 
 
 def _add_noise(value: Any, noise: np.ndarray) -> np.ndarray:
