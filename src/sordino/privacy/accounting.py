@@ -88,6 +88,8 @@ def epsilon(event: events.Event, delta: float, relation: Relation = Relation.ADD
         return Spent(0.0, delta, relation, "none", 0.0)
     best, accountant = _tightest(leaves, delta, relation)
     by_rdp = best if accountant == "rdp" else _epsilon_rdp(leaves, delta, relation)
+    if by_rdp < best:  # rounds so weak that the grid of loss distributions is too coarse for them
+        best, accountant = by_rdp, "rdp"
     return Spent(best, delta, relation, accountant, by_rdp)
 
 

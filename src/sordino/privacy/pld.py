@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 STEP = 1e-4  # of the finest grid
 _FINENESS = 0.02  # of the grid against the standard deviation of one loss: a 0.01% excess in the composed deviation
 _MOST_CELLS = 1 << 21  # of a window; where more would be needed, epsilon is so large that a coarser grid will do
+_NOTHING = 1e-290  # probability, below which floating point gets into trouble
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,21 @@ class Cells:
     def dots(self) -> Dots:
         """The masses moved to the grid points."""
         floor = self.step * (self.low + np.arange(len(self.p)))
-        # Unknowns: down + up = p and down e^-floor + up e^-(floor+step) = q.
-        up = np.clip((self.p - self.q * np.exp(floor)) / -math.expm1(-self.step), 0.0, self.p)
+        # Unknowns: down + up = p and down e^-floor + up e^-(floor+step) = q. Where q is too small for floating point,
+        # all goes up, which is on the private side.
+        known = self.q * np.exp(np.minimum(floor, 600.0)) * (floor < 600)
+        up = np.clip((self.p - known) / -math.expm1(-self.step), 0.0, self.p)
         mass = np.zeros(len(self.p) + 1)
         mass[1:] = up
         mass[:-1] += self.p - up
         mass[0] += self.p_below
-        return Dots(self.step, self.low, mass, self.p_above)
+        # Next to nothing lies at either end: it is moved up, on the right to infinity.
+        left, right = np.cumsum(mass), np.cumsum(mass[::-1])
+        first, last = int(np.searchsorted(left, _NOTHING)), len(mass) - int(np.searchsorted(right, _NOTHING))
+        mass = mass[first:last]
+        mass[0] += left[first - 1] if first else 0.0
+        spilt = right[len(right) - last - 1] if last < len(right) else 0.0
+        return Dots(self.step, self.low + first, mass, self.p_above + float(spilt))
 
 
 @dataclass(frozen=True)
@@ -88,13 +97,16 @@ class Dots:
 
 
 class Pair(Protocol):
-    """A dominating pair: cells of its loss, and the standard deviation of that loss (roughly, to choose a grid)."""
+    """A dominating pair: cells of its loss, the deviation of it (roughly, to choose a grid) and its largest value."""
 
     @property
     def symmetric(self) -> bool: ...
 
     @property
     def deviation(self) -> float: ...
+
+    @property
+    def most(self) -> float: ...
 
     def cells(self, step: float, tail: float) -> Cells: ...
 
@@ -108,6 +120,7 @@ class SampledGaussian:
 
     rate: float
     multiplier: float
+    most = math.inf
 
     @property
     def symmetric(self) -> bool:
@@ -116,8 +129,10 @@ class SampledGaussian:
     @property
     def deviation(self) -> float:
         # sqrt(log(1 + chi^2)): exact for the plain Gaussian, the right order of magnitude for the others.
-        chi2 = self.rate**2 * math.expm1(min(self.multiplier**-2, 500.0))
-        return math.sqrt(math.log1p(chi2))
+        power = self.multiplier**-2
+        if power < 500:
+            return math.sqrt(math.log1p(self.rate**2 * math.expm1(power)))
+        return math.sqrt(max(power + 2 * math.log(self.rate), 1.0))
 
     def cells(self, step: float, tail: float) -> Cells:
         z, q = self.multiplier, self.rate
@@ -126,7 +141,7 @@ class SampledGaussian:
         bottom = _log1p(-q) if q < 1 else (-reach * z - 0.5) / z**2
         low, high = math.floor(bottom / step), math.ceil(top / step)
         edges = step * np.arange(low, high + 1)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             # x at which the loss is l: e^l = 1-q + q e^((2x-1)/2z^2)
             x = z * (edges + np.log1p((1 - q) * -np.exp(-edges)) - math.log(q)) + 0.5 / z
         x = np.where(np.isnan(x), -np.inf, x)  # below log(1-q) there is no loss
@@ -151,6 +166,7 @@ class ReplacedGaussian:
     rate: float
     multiplier: float
     symmetric = True
+    most = math.inf
 
     @property
     def deviation(self) -> float:
@@ -192,16 +208,19 @@ class SampledLaplace:
 
     @property
     def deviation(self) -> float:
-        return min(1.0, self.rate * math.expm1(min(1 / self.multiplier, 500.0)))
+        return min(self.most, self.rate / self.multiplier) if self.multiplier > 1 else self.most / 2
+
+    @property
+    def most(self) -> float:
+        return float(np.logaddexp(_log1p(-self.rate), math.log(self.rate) + 1 / self.multiplier))
 
     def cells(self, step: float, tail: float) -> Cells:
         b, q = self.multiplier, self.rate
-        bottom = float(np.logaddexp(_log1p(-q), math.log(q) - 1 / b))
-        top = float(np.logaddexp(_log1p(-q), math.log(q) + 1 / b))
+        bottom, top = float(np.logaddexp(_log1p(-q), math.log(q) - 1 / b)), self.most
         low, high = math.floor(bottom / step), math.ceil(top / step)
         high += high * step <= top  # the atom at the top belongs inside a cell
         edges = step * np.arange(low, high + 1)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             plain = edges + np.log1p((1 - q) * -np.exp(-edges)) - math.log(q)  # loss without sampling, (2x-1)/b
         x = np.where(edges <= bottom, -np.inf, np.where(edges > top, np.inf, np.clip((plain * b + 1) / 2, 0, 1)))
         base, moved = _laplace_masses(x / b), _laplace_masses((x - 1) / b)
@@ -219,12 +238,16 @@ class Pure:
     def deviation(self) -> float:
         return self.epsilon
 
+    @property
+    def most(self) -> float:
+        return self.epsilon
+
     def cells(self, step: float, tail: float) -> Cells:
         half = math.floor(self.epsilon / step) + 1
         p, q = np.zeros(2 * half), np.zeros(2 * half)
-        likely = 1 / (1 + math.exp(-self.epsilon))
+        likely, unlikely = 1 / (1 + math.exp(-self.epsilon)), 1 / (1 + math.exp(min(self.epsilon, 700.0)))
         p[-1] = q[0] = likely
-        p[0] = q[-1] = 1 - likely
+        p[0] = q[-1] = unlikely
         return Cells(step, -half, p, q)
 
 
@@ -288,7 +311,10 @@ def compose(pairs: Mapping[Pair, int], delta: float, step: float | None = None) 
 
 def epsilon(pairs: Mapping[Pair, int], delta: float, step: float | None = None) -> float:
     """Epsilon at `delta` for a schedule; infinite where floating point cannot resolve so small a delta."""
-    return max(direction.epsilon(delta) for direction in compose(pairs, delta, step)) if pairs else 0.0
+    if not pairs:
+        return 0.0
+    most = sum(count * pair.most for pair, count in pairs.items())
+    return min(most, max(direction.epsilon(delta) for direction in compose(pairs, delta, step)))
 
 
 def delta(pairs: Mapping[Pair, int], epsilon: float, resolution: float = 1e-12) -> float:

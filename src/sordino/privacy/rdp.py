@@ -122,12 +122,14 @@ def _fixed(event: events.Event, relation: Relation, a: Floats) -> Floats:
 
 def poisson_replaced_epsilon(rate: float, epsilon: float) -> float:
     """Pure epsilon of a Poisson-sampled mechanism under replace-one; `epsilon` is what leaving out one unit costs."""
-    return float(np.log1p(rate * np.expm1(epsilon)) - np.log1p(rate * np.expm1(-epsilon)))
+    return fixed_epsilon(rate, epsilon) - fixed_epsilon(rate, -epsilon)
 
 
 def fixed_epsilon(rate: float, epsilon: float) -> float:
     """Pure epsilon on a fixed-size sample (Balle, Barthe, Gaboardi 2018, theorem 9); `epsilon` is under replace-one."""
-    return float(np.log1p(rate * np.expm1(epsilon)))
+    if epsilon > 500:
+        return float(np.logaddexp(np.log1p(-rate), math.log(rate) + epsilon))
+    return math.log1p(rate * math.expm1(epsilon))
 
 
 def collapse(event: events.Event) -> events.Event:

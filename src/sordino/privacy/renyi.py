@@ -95,6 +95,8 @@ def poisson_laplace(orders: ArrayLike, rate: float, multiplier: float) -> Floats
         return laplace(orders, multiplier)
     a = np.atleast_1d(orders)[:, None]
     eps = 1 / multiplier
+    if eps > 700:
+        return np.full(orders.shape, np.logaddexp(math.log1p(-rate), math.log(rate) + eps))  # its largest loss
     # Under Laplace(0) the likelihood ratio is constant left of 0 and right of 1, and smooth between.
     nodes, weights = np.polynomial.legendre.leggauss(200)
     x = (nodes + 1) / 2
@@ -111,7 +113,7 @@ def poisson_laplace(orders: ArrayLike, rate: float, multiplier: float) -> Floats
 def pure(orders: ArrayLike, epsilon: float) -> Floats:
     """Anything that is epsilon-DP outright: at most what randomised response costs."""
     a = np.asarray(orders, float)
-    log_p, log_q = -np.log1p(np.exp(-epsilon)), -np.log1p(np.exp(epsilon))
+    log_p, log_q = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
     total = np.logaddexp(a * log_p + (1 - a) * log_q, a * log_q + (1 - a) * log_p)
     return np.clip(total / (a - 1) * _ROUND_UP, 0.0, epsilon)
 
@@ -174,7 +176,7 @@ def _log_excess(a: Floats, t: Floats) -> Floats:
     """log(e^(a t) - 1 - a (e^t - 1)) for orders `a` (a column) and log ratios `t` (a row), without cancellation."""
     u = np.expm1(np.minimum(t, 1.0))
     small = np.abs(a * u) < 1e-2
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+    with np.errstate(all="ignore"):
         series, term = np.zeros(np.broadcast_shapes(a.shape, t.shape)), 0.5 * a * (a - 1) * np.ones_like(u)
         for k in range(3, 11):
             series = series + term
@@ -196,6 +198,10 @@ def _central_moments(top: int, multiplier: float) -> Floats:
     top += top % 2
     width = 2 * math.sqrt(top)
     step = 2 * math.pi / (width + 14)
+    if (top / multiplier + 2 * width + 20) / step > _MOST_NODES:  # no privacy to speak of: the other bound will do
+        moments = np.full(top + 1, np.inf)
+        moments[2] = multiplier**-2 + math.log(-math.expm1(-(multiplier**-2)))
+        return moments
     y = np.arange(-width - 10, top / multiplier + width + 10, step)
     w = y / multiplier - 1 / (2 * multiplier**2)
     with np.errstate(divide="ignore"):
