@@ -15,6 +15,8 @@ import json
 import sys
 import time
 
+import scipy.special  # noqa: F401  (ours imports it when it is first needed; imports are not timed for either side)
+
 from sordino.privacy import calibration, renyi
 from sordino.privacy.library import quiet
 
@@ -61,9 +63,8 @@ def main() -> int:
     args = parser.parse_args()
     rows = []
     if not args.json:
-        print(
-            f"{'rate':>8} {'rounds':>6} {'epsilon':>7} {'delta':>6} {'library':>17} {'ours':>17} {'faster':>7} {'above':>8}"
-        )
+        names = ("rate", "rounds", "epsilon", "delta", "library", "ours", "faster", "above")
+        print("".join(f"{name:>{width}}" for name, width in zip(names, (8, 7, 8, 7, 18, 18, 8, 9))))
     for setting in SETTINGS[1:3] if args.quick else SETTINGS:
         mine, seconds = ours(*setting)
         theirs, library_seconds = library(*setting)
