@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 # What suits a data set, found by trial on data that is not evaluated on; anything may be overridden.
 SUITED: dict[str, dict[str, Any]] = {
-    "digits": {"rounds": 170, "batch_size": 256, "lr": 0.5, "server_optimizer": "momentum"},
+    "digits": {"rounds": 170, "batch_size": 256, "lr": 2.0, "server_optimizer": "momentum"},
 }
+SUITED_OPTIONS: dict[tuple[str, str], dict[str, float]] = {("digits", "adact"): {"tau": 0.8}}
 BUDGET = {"epsilon": 4.0}
 
 
@@ -27,6 +28,9 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
     settings = {**SUITED.get(given.get("data", "digits"), {}), **chosen.defaults}
     if published:
         settings |= chosen.published_defaults
+    options = SUITED_OPTIONS.get((given.get("data", "digits"), name), {})
+    if options and not published:
+        settings["options"] = options
     settings |= given
     if chosen.private and settings.get("epsilon") is None and settings.get("multiplier") is None:
         settings |= BUDGET
