@@ -62,7 +62,8 @@ def one_round(rule, state, t, seed=0):
     still = [mechanisms.contribution(np.zeros(D), bound, grid) for _ in range(2)]
     total = mechanisms.add(still, mechanisms.nothing(D, bound, grid))
     noisy, event = mechanisms.gaussian(total, bound, z_sum, source)
-    events.append(event.noise_multiplier)
+    assert bound.honest == hasattr(event, "noise_multiplier")  # a bound that does not match its noise proves nothing
+    events.append(event.noise_multiplier if bound.honest else math.nan)
     said = ask(beside, std_beside, bound.size)
     mean = bound.decode(noisy.value / 2)
     after = rule.observe(state, Seen(t, bound, said, mean, np.asarray(bound.std(z_sum)) / 2, asked))
