@@ -101,8 +101,8 @@ class Dense(Record):
             ghosts = []
             for i, a in enumerate(self.inputs):
                 if direct_pays(t, a.shape[2], o):
-                    self.kept[i] = torch.bmm(self.g.transpose(1, 2), a).flatten(1)
-                    out[i] = self.kept[i].square().sum(1)  # type: ignore[union-attr]
+                    self.kept[i] = kept = torch.bmm(self.g.transpose(1, 2), a).flatten(1)
+                    out[i] = _squares(kept)
                 else:
                     ghosts.append(i)
             for i, squares in zip(ghosts, self._ghosts([self.inputs[i] for i in ghosts])):
@@ -186,7 +186,7 @@ class Convolution(Record):
             window = kept[s].view(a.shape[0], *((self.k, self.o) if self.flip else (self.o, self.k)))
             torch.bmm(*((a.transpose(1, 2), g) if self.flip else (g.transpose(1, 2), a)), out=window)
             if squares:
-                lengths[s] = kept[s].square().sum(1)
+                lengths[s] = _squares(kept[s])
         return kept, lengths
 
     def _order(self, kept: Tensor) -> Tensor:
@@ -310,6 +310,10 @@ def unfold(layer: nn.Conv1d | nn.Conv2d, x: Tensor, out: tuple[int, ...], flip: 
     if flip:
         return view.reshape(n, layer.groups, k, t).permute(0, 3, 1, 2)
     return view.reshape(n, t, layer.groups, k)
+
+
+def _squares(rows: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(rows, dim=1).square()  # reads once and writes nothing
 
 
 def _channels_last(x: Tensor) -> bool:

@@ -58,7 +58,7 @@ class Call:
     """One call of one layer: its input (which must not change afterwards) and, later, the gradient at its output."""
 
     def __init__(self, x: Tensor) -> None:
-        self.x, self.version, self.g = x, x._version, None  # type: ignore[var-annotated]
+        self.x, self.version, self.g = x, x._version, None
 
     def keep(self, g: Tensor) -> None:
         self.g = g.detach()  # type: ignore[assignment]
@@ -149,7 +149,7 @@ class ConvAdapter(Adapter):
         if x.dim() != self.module.weight.dim():
             raise Unsupported("a convolution without a batch")
         m = self.module
-        return self._run(x, m._conv_forward(x, m.weight.detach(), _detached(m.bias)))  # type: ignore[arg-type]
+        return self._run(x, m._conv_forward(x, m.weight.detach(), _detached(m.bias)))
 
     def read(self, call: Call, n: int) -> Record | None:
         if call.g is None:
@@ -197,9 +197,9 @@ class NormAdapter(Adapter):
             return None
         x, g = call.pair()
         m, out = self.module, []
-        if m.weight.requires_grad:  # type: ignore[union-attr]
+        if m.weight.requires_grad:
             out.append(self._total(g * self._normalise(x, None, None), n))
-        if m.bias is not None and m.bias.requires_grad:  # type: ignore[union-attr]
+        if m.bias is not None and m.bias.requires_grad:
             out.append(self._total(g, n))
         return Rows(out)
 

@@ -8,8 +8,9 @@ example i alone and ``factor_i = bound.factors(|g_i|)``: no example adds more th
 is not finite adds nothing. How the gradients come about is `strategies`' business; the fastest way that fits the model
 is settled at first use (`trial`).
 
-Batches are cut into chunks of `chunk` examples, a number that depends on the model alone, and what a chunk adds is a
-function of that chunk: work may be shared out by chunks (`clipped_chunks`) without changing the result.
+Batches are cut evenly into chunks of about `chunk` examples, a number that depends on the model alone. What a call
+returns is a function of its arguments and the parameters, so that work may be shared out in pieces of a fixed size
+without changing a bit of the result.
 """
 
 from __future__ import annotations
@@ -93,21 +94,20 @@ class PerExample:
         """The same, chunk by chunk: sums (float32 or float64) and norms."""
         x, y = self._batch(x, y)
         clip = self._clip if _by_norm(bound) else self._clip_rows
-        for start in range(0, len(x), self.chunk):
-            window = slice(start, start + self.chunk)
+        for window in _cut(len(x), self.chunk):
             parts = [clip(taken, bound) for taken in self._passes(x[window], y[window])]
             if len(parts) == 1:
                 yield parts[0]
             else:
-                yield np.sum([p[0] for p in parts], axis=0, dtype=np.float64), np.concatenate([p[1] for p in parts])
+                sums, lengths = zip(*parts)
+                yield np.stack(sums).sum(0, dtype=np.float64), np.concatenate(lengths)
 
     def norms(self, x: Any, y: Any, sizes: Sequence[int] | None = None) -> np.ndarray:
         """Norms of the gradients [n]; given `sizes` of consecutive groups of the flat vector, of each group [n, G]."""
         x, y = self._batch(x, y)
         groups = self._groups(sizes)
         out = [np.zeros((0,) if groups is None else (0, len(sizes or ())))]
-        for start in range(0, len(x), self.chunk):
-            window = slice(start, start + self.chunk)
+        for window in _cut(len(x), self.chunk):
             out += [_norms(taken.squares(), groups) for taken in self._passes(x[window], y[window])]
         return np.concatenate(out)
 
@@ -115,8 +115,7 @@ class PerExample:
         """The gradients themselves [n, d] in single precision: for small models."""
         x, y = self._batch(x, y)
         out = [np.zeros((0, self.flat.size), dtype=np.float32)]
-        for start in range(0, len(x), self.chunk):
-            window = slice(start, start + self.chunk)
+        for window in _cut(len(x), self.chunk):
             out += [taken.rows().numpy(force=True) for taken in self._passes(x[window], y[window])]
         return np.concatenate(out)
 
@@ -126,8 +125,7 @@ class PerExample:
             self._strategy = settle(self.flat, self.loss, self._ghost, x, y)
         strategy = self._strategy
         with torch.no_grad():
-            for start in range(0, len(x), strategy.step):
-                part = slice(start, start + strategy.step)
+            for part in _cut(len(x), strategy.step):
                 try:
                     yield strategy.run(x[part], y[part])
                 except Unsupported:  # a use of a layer that the first batch did not show
@@ -182,6 +180,13 @@ class PerExample:
 def _by_norm(bound: Bound) -> bool:
     """Whether the bound scales by a function of L2 norms."""
     return bound.norm_kind == "l2" and bound.kind != "coordinates"
+
+
+def _cut(examples: int, size: int) -> Iterator[slice]:
+    """Even slices of about `size`: a short last one would cost nearly as much as a full one."""
+    count = max(1, round(examples / size)) if examples else 0
+    ends = [examples * i // count for i in range(count + 1)] if count else [0]
+    return (slice(a, b) for a, b in zip(ends, ends[1:]))
 
 
 def _norms(squares: Tensor, groups: list[int] | None) -> np.ndarray:

@@ -87,7 +87,7 @@ def _is_pool(node: fx.Node, layers: dict[str, nn.Module]) -> bool:
         return False
     if node.op == "call_module":
         layer = layers[str(node.target)]
-        return type(layer) in _POOL_LAYERS and not layer.return_indices  # type: ignore[union-attr]
+        return type(layer) in _POOL_LAYERS and not layer.return_indices
     return node.op == "call_function" and node.target in _POOLS
 
 
