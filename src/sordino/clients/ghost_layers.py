@@ -94,8 +94,8 @@ class Dense(Record):
         t, o = self.g.shape[1:]
         self.sums = (self.g[:, 0] if t == 1 else self.g.sum(1)) if self.biases else None
         if t == 1:
-            length = self.g[:, 0].square().sum(1)
-            out = [a[:, 0].square().sum(1) * length for a in self.inputs]
+            length = _squares(self.g[:, 0])
+            out = [_squares(a[:, 0]) * length for a in self.inputs]
         else:
             out = [torch.empty(0)] * len(self.inputs)
             ghosts = []
@@ -124,6 +124,8 @@ class Dense(Record):
                 continue
             g, f = self.g, f[:, None, None]
             g, a = (g * f, a) if g.shape[2] < a.shape[2] else (g, a * f)  # scaling the narrower side is cheaper
+            if g.stride(0) < g.stride(1):  # time comes first in memory
+                g, a = g.transpose(0, 1), a.transpose(0, 1)
             out.append(g.flatten(0, 1).t() @ a.flatten(0, 1))
         return out + [f @ self._sums() for f in factors[len(self.inputs) :]]
 

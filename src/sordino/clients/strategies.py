@@ -15,20 +15,21 @@ from torch import Tensor, nn
 
 from sordino.clients.flat import Flat
 from sordino.clients.ghost_layers import Record, Rows
-from sordino.clients.ghost_modules import Adapter, Tape, Unsupported, adapt
+from sordino.clients.ghost_modules import Adapter, LinearAdapter, Tape, Unsupported, adapt
 from sordino.clients.rewrite import pool_first
 from sordino.errors import BadInput
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) -> one loss per example
 
 CHUNK = 128  # fewer examples leave the fixed cost of a pass visible, more leave the cache
+DENSE = 1024  # the same for models of dense layers only, where a pass is short
 _BYTES = 128 << 20  # of per-example gradients alive at a time
 
 
-def power_of_two(entries: int) -> int:
-    """Examples of `entries` kept numbers each that fit the memory, at most `CHUNK`."""
+def power_of_two(entries: int, most: int = CHUNK) -> int:
+    """Examples of `entries` kept numbers each that fit the memory, at most `most`."""
     fits = max(1, _BYTES // (4 * max(1, entries)))
-    return min(CHUNK, 1 << (fits.bit_length() - 1))
+    return min(most, 1 << (fits.bit_length() - 1))
 
 
 def losses(loss: Loss, net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -109,7 +110,8 @@ class Ghost:
             raise Unsupported("a parameter belongs to no layer")
         # An activation that a layer overwrites in place can no longer be read back.
         self.overwriting = [m for m in flat.model.modules() if getattr(m, "inplace", False) is True]
-        self.step = power_of_two(sum(a.kept for a in self.adapters))
+        dense = all(isinstance(a, LinearAdapter) for a in self.adapters)
+        self.step = power_of_two(sum(a.kept for a in self.adapters), DENSE if dense else CHUNK)
 
     def run(self, x: Tensor, y: Tensor) -> Pass:
         self.tape.clear()
