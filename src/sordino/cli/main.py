@@ -18,6 +18,8 @@ COMMANDS = {
     "train": ("sordino.cli.train", "train a model under a privacy budget"),
     "plan": ("sordino.cli.plan", "what a budget means before there is any data: noise, signal, what to change"),
     "account": ("sordino.cli.account", "epsilon, multiplier or rounds from the other two"),
+    "attack": ("sordino.cli.attack", "membership inference against a finished run, beside what its proof allows"),
+    "attacks": ("sordino.cli.attacks", "the attacks, their papers, and what each knows"),
     "methods": ("sordino.cli.methods", "the methods, their papers, and whether they are private as published"),
     "data": ("sordino.cli.data", "list and fetch data sets"),
     "report": ("sordino.cli.report", "draw the report of a run again"),

@@ -1,0 +1,9 @@
+"""Attacks on what was trained. `membership` asks whether a record was used; one file per attack, one interface.
+
+table       names, papers and what each attack knows; imports nothing heavy
+protocol    who is attacked and who judges: balanced, disjoint, by example
+game        what an attacker may reach, and nothing else
+metrics     scores to AUC, true positives at few false ones, success rate, with intervals
+ceilings    what a proven (epsilon, delta) allows any attack
+running     a run folder in, a table out
+"""

@@ -1,0 +1,93 @@
+"""What membership shows in: numbers made of a model's outputs (logits [n, classes]) and true labels.
+
+Everything is computed from logits in double precision, since an over-fitted model answers with probabilities so near to
+1 that their difference to 1 is lost in a softmax.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    logits = np.asarray(logits, np.float64)
+    return logits - _logsumexp(logits)[:, None]
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    return np.exp(log_softmax(logits))
+
+
+def loss(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Cross-entropy."""
+    return -_at(log_softmax(logits), labels)
+
+
+def confidence(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The probability of the true label."""
+    return np.exp(-loss(logits, labels))
+
+
+def log_odds(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """log(p / (1 - p)) of the true label: the logit less the log-sum-exp of the others (Carlini et al. 2022).
+
+    >>> bool(np.isclose(log_odds(np.log([[0.8, 0.1, 0.1]]), np.array([0]))[0], np.log(4)))
+    True
+    """
+    logits = np.asarray(logits, np.float64)
+    return _at(logits, labels) - _logsumexp(_without(logits, labels))
+
+
+def margin(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The logit of the true label less the largest other (Bertran et al. 2023)."""
+    logits = np.asarray(logits, np.float64)
+    return _at(logits, labels) - _without(logits, labels).max(1)
+
+
+def entropy(logits: np.ndarray) -> np.ndarray:
+    logs = log_softmax(logits)
+    return -(np.exp(logs) * logs).sum(1)
+
+
+def modified_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """-(1 - p_y) log p_y - sum over others of p_i log(1 - p_i) (Song and Mittal 2021): 0 when sure and right."""
+    logs = log_softmax(logits)
+    rest = _log_rest(np.asarray(logits, np.float64), logs)
+    others = np.exp(logs) * rest
+    mine = np.exp(_at(rest, labels)) * _at(logs, labels)
+    return -(mine + others.sum(1) - _at(others, labels))
+
+
+def largest(logits: np.ndarray, count: int) -> np.ndarray:
+    """The largest probabilities, in decreasing order."""
+    return -np.sort(-softmax(logits), axis=1)[:, :count]
+
+
+def summary(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Confidence, loss and entropy: what the true label adds to the vector of probabilities."""
+    return np.column_stack([confidence(logits, labels), loss(logits, labels), entropy(logits)])
+
+
+def _logsumexp(logits: np.ndarray) -> np.ndarray:
+    top = logits.max(1)
+    return top + np.log(np.exp(logits - top[:, None]).sum(1))
+
+
+def _log_rest(logits: np.ndarray, logs: np.ndarray) -> np.ndarray:
+    """log(1 - p) for every class; for the likeliest from the sum of the others, where 1 - p would round to 0."""
+    top = logits.argmax(1)
+    with np.errstate(divide="ignore"):  # p = 1, of the likeliest, which is replaced
+        rest = np.log1p(-np.minimum(np.exp(logs), 1.0))
+    rest[np.arange(len(logits)), top] = _logsumexp(_without(logits, top)) - _logsumexp(logits)
+    return rest
+
+
+def _at(table: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return table[np.arange(len(table)), labels]
+
+
+def _without(table: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Each row without its labelled entry."""
+    mask = np.ones(table.shape, bool)
+    mask[np.arange(len(table)), labels] = False
+    return table[mask].reshape(len(table), -1)

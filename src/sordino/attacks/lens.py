@@ -1,0 +1,120 @@
+"""Looking at records through a model: its outputs, and, for an attacker who has the weights, its gradients.
+
+The gradient of the last dense layer is the outer product of what goes into that layer and the error ``p - onehot(y)``,
+so those two factors are kept instead of the product. Norms of the gradient are taken for each layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sordino.errors import BadInput
+
+if TYPE_CHECKING:
+    from torch import nn
+
+BATCH = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """What one model shows of the attacked records. Only `logits` without the weights."""
+
+    round: int
+    logits: np.ndarray  # [n, classes]
+    hidden: np.ndarray | None = None  # [n, width], input of the last dense layer
+    norms: np.ndarray | None = None  # [n, layers], of the gradients
+
+
+class Lens:
+    """One network, through which the weights of many models are looked at in turn."""
+
+    def __init__(self, module: nn.Module) -> None:
+        from sordino.clients.flat import Flat
+
+        self.flat = Flat(module.eval())
+
+    def logits(self, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
+        import torch
+
+        self.flat.load(theta)
+        self.flat.model.eval()
+        with torch.no_grad():
+            parts = [self.flat.model(part).numpy() for part in _parts(x)]
+        return np.concatenate(parts).astype(np.float64)
+
+    def look(self, theta: np.ndarray, x: np.ndarray, y: np.ndarray, round: int, deep: bool) -> Sight:
+        """Outputs; with `deep` also what the weights give away."""
+        if not deep:
+            return Sight(round, self.logits(theta, x))
+        caught: list[np.ndarray] = []
+        hook = self._last().register_forward_pre_hook(lambda _, given: caught.append(given[0].detach().numpy().copy()))
+        try:
+            logits = self.logits(theta, x)
+        finally:
+            hook.remove()
+        hidden = np.concatenate([np.atleast_2d(part).reshape(len(part), -1) for part in caught])
+        if len(hidden) != len(x):
+            raise BadInput(
+                "the last dense layer of this model does not see one row per record; white-box does not fit it."
+            )
+        return Sight(round, logits, hidden.astype(np.float64), self._norms(x, y))
+
+    def _norms(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        import torch
+
+        from sordino.clients.per_example import PerExample
+
+        norms = PerExample(self.flat).norms(torch.from_numpy(x), torch.from_numpy(y), self.flat.layer_sizes())
+        return np.asarray(norms, np.float64)
+
+    def gradient(self, theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Of the mean loss on these records, as one vector."""
+        import torch
+        from torch.nn import functional
+
+        self.flat.load(theta)
+        self.flat.model.eval()
+        self.flat.bind_grad()
+        self.flat.grad.zero_()
+        labels = torch.from_numpy(y)
+        for i, part in enumerate(_parts(x)):
+            here = labels[i * BATCH : (i + 1) * BATCH]
+            (functional.cross_entropy(self.flat.model(part), here, reduction="sum") / len(x)).backward()
+        return self.flat.grad.numpy().copy()
+
+    def _last(self) -> nn.Module:
+        from torch import nn
+
+        dense = [m for m in self.flat.model.modules() if isinstance(m, nn.Linear)]
+        if not dense:
+            raise BadInput("this model has no dense layer whose gradients could be read; white-box does not fit it.")
+        return dense[-1]
+
+
+def joined(total: int, parts: list[tuple[np.ndarray, Sight]]) -> Sight:
+    """One sight of all records from sights of some of them each."""
+    first = parts[0][1]
+
+    def scatter(name: str) -> np.ndarray | None:
+        if getattr(first, name) is None:
+            return None
+        out = np.empty((total, getattr(first, name).shape[1]))
+        for rows, sight in parts:
+            out[rows] = getattr(sight, name)
+        return out
+
+    logits = scatter("logits")
+    assert logits is not None
+    return Sight(first.round, logits, scatter("hidden"), scatter("norms"))
+
+
+def _parts(x: np.ndarray):
+    import torch
+
+    for start in range(0, len(x), BATCH):
+        part = torch.from_numpy(np.array(x[start : start + BATCH]))
+        yield part.contiguous(memory_format=torch.channels_last) if part.dim() == 4 else part

@@ -1,0 +1,153 @@
+"""The run once more, with the attacker in the room: what is sent, or what becomes of a run when it tampers.
+
+Every round is a function of the plan, so an honest replay gives the very models of the run (unless its noise came from
+the secure source). Nothing is charged: this is a simulation of what an attacker would have seen, on the owner's own
+machine.
+
+Active attackers follow Nasr et al. 2019: they climb the loss on the attacked records, and watch whose owner
+pulls the model back. A server adds the climb to the model that it sends out; a client adds it to the sum, where it is
+clipped like everyone else's contribution. The length of a climb is a multiple of the last honest move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sordino.attacks.shadows import Make, Say, quiet
+from sordino.clients.request import GIVE, Request
+from sordino.federation.population import Federation
+from sordino.plan import Plan
+from sordino.privacy.words import Observer
+
+if TYPE_CHECKING:
+    from sordino.engines.base import Gathered
+
+Seen = Callable[[int, np.ndarray], None]  # round, weights of the released model
+Sent = Callable[[int, int, np.ndarray], None]  # round, client, weights of the client's own model
+Climb = Callable[[np.ndarray], np.ndarray]  # weights -> gradient of the loss on the attacked records
+
+
+@dataclass(frozen=True)
+class Tamper:
+    """An active attacker: whether it is the server, how far it climbs, and from which round on."""
+
+    climb: Climb
+    server: bool
+    strength: float = 1.0
+    start: int = 1
+
+
+class Uncharged:
+    """In place of a ledger: a replay is charged to nobody."""
+
+    def resume(self, *_: Any) -> None:
+        return None
+
+    def request(self, *_: Any) -> None:
+        return None
+
+
+def server_sees_messages(plan: Plan) -> bool:
+    """Whether there are messages of single clients to be seen: not where sums are secure or pooled."""
+    return plan.observer != Observer.SECAGG_SERVER and not (plan.pooled and plan.private)
+
+
+def replay(
+    make: Make,
+    federation: Federation,
+    plan: Plan,
+    watch: Collection[int],
+    seen: Seen,
+    sent: Sent | None = None,
+    tamper: Tamper | None = None,
+    workers: int = 0,
+    say: Say = quiet,
+) -> np.ndarray:
+    """Run the plan's rounds again; call `seen` and `sent` in the rounds of `watch`. The final weights."""
+    from sordino.engines import Speed, start_engine
+    from sordino.federation.round import Round
+    from sordino.methods import Setting
+    from sordino.terms import Public, settle
+
+    terms = settle(plan, Public.of(federation))
+    module = make(plan.seed)
+    sizes = tuple(p.numel() for p in module.parameters() if p.requires_grad)
+    rule = plan.known.build(Setting(plan, sizes, terms.units))
+    speed = Speed("in-process") if sent is not None else Speed("auto", workers)
+    engine, work, theta = start_engine(module, federation, plan, rule, speed, None)
+    tapped: Any = engine if sent is None else Tap(engine, work, set(watch), sent)
+    ledger: Any = Uncharged()
+    try:
+        rounds = Round(terms, rule, tapped, work, ledger)
+        model = rounds.start(theta.copy())
+        move = 0.0
+        while model.round < terms.rounds:
+            active = tamper if tamper is not None and model.round + 1 >= tamper.start and move > 0 else None
+            before = model.theta
+            if active is not None and active.server:
+                model = replace(model, theta=before + _step(active, before, active.strength * move))
+            model, facts = rounds.run(model)
+            if active is not None and not active.server:
+                room = active.strength * move
+                if facts.bound is not None:  # clipped to the bound, and one contribution of many
+                    room = min(room, facts.bound / terms.denominator(np.arange(plan.size)))
+                model = replace(model, theta=model.theta + _step(active, before, room))
+            else:
+                move = facts.moved * rounds.optimizer.lr
+            if model.round in watch:
+                seen(model.round, model.theta)
+            say("replay", model.round, terms.rounds)
+        return model.theta
+    finally:
+        engine.close()
+
+
+def _step(tamper: Tamper, theta: np.ndarray, length: float) -> np.ndarray:
+    direction = tamper.climb(theta).astype(np.float64)
+    norm = float(np.linalg.norm(direction))
+    return (direction * (length / norm if norm > 0 else 0.0)).astype(np.float32)
+
+
+class Tap:
+    """An engine whose messages are read on the way: one client after another, in this process."""
+
+    def __init__(self, engine: Any, work: Any, watch: set[int], sent: Sent) -> None:
+        self.engine, self.work, self.watch, self.sent = engine, work, watch, sent
+        self.theta: np.ndarray = engine.theta
+
+    def run(self, request: Request, items: Sequence[Any]) -> Gathered:
+        if request.phase != GIVE or request.round not in self.watch:
+            return self.engine.run(request, items)
+        import torch
+
+        from sordino.engines.base import gathered
+        from sordino.engines.inprocess import one_thread
+
+        start, answers = self.theta.copy(), []
+        codes = np.zeros(start.size, np.int64)
+        with one_thread(), torch.random.fork_rng(devices=[]):
+            for i, item in enumerate(items):
+                message = np.zeros(start.size, np.int64)
+                answers.append((i, self.work.give(request, item, message)))
+                codes += message
+                self.sent(request.round, int(item), self._local(start, request, item, message))
+        return gathered(request, codes, answers, self.work.shares(items))
+
+    def _local(self, start: np.ndarray, request: Request, client: int, message: np.ndarray) -> np.ndarray:
+        """The model that the message tells of: the client's weight is public and divided out."""
+        moved = request.grid.decode(message)
+        if request.bound is not None:
+            moved = request.bound.decode(moved)
+        share = getattr(self.work, "share", None)
+        weight = 1.0 if share is None else share(self.work.site.federation.size(client))
+        return (start + moved / weight).astype(np.float32)
+
+    def evaluate(self) -> Any:
+        return self.engine.evaluate()
+
+    def close(self) -> None:
+        self.engine.close()

@@ -1,0 +1,277 @@
+"""Attacking a finished run: a run folder in, a table out.
+
+Members come from the run's federation, non-members from its test split. What the attacker trains, it trains by the
+run's own plan. For a private run an undefended control is trained on the same data (the same network and number of
+passes, no clipping and no noise) and attacked alike: an attack that fails there shows nothing by failing here.
+
+    RUN/attack.json            the table; lines whose settings have not changed are taken from it
+    RUN/attack/reference-*/    weights of models that the attacker trained
+    RUN/attack/control/        the undefended control, a run folder of its own
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sordino.attacks.game import Target
+from sordino.attacks.protocol import Protocol, deal
+from sordino.attacks.rows import Guarantee, play, private, ranked, verdict, with_control
+from sordino.attacks.shadows import Make, Say, quiet
+from sordino.attacks.table import Entry, entry
+from sordino.errors import BadInput
+from sordino.plan import Plan
+from sordino.privacy.words import Observer, Relation, Unit, Variant
+
+if TYPE_CHECKING:
+    from sordino.federation.population import Federation
+
+CONTROLS = ("auto", "none")
+FORMAT = 1  # of what is kept; a change makes older lines void
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is attacked."""
+
+    protocol: Protocol = field(default_factory=Protocol)
+    references: int | None = None  # reference models of lira and rmia; None: the attack's own number
+    shadows: int | None = None  # shadow models of shadow-lr
+    control: str = "auto"  # auto, none, or the folder of a run
+    workers: int = 0
+    fresh: bool = False  # do not take lines from an earlier table
+
+    def changes(self, one: Entry) -> dict[str, Any]:
+        if one.models == "reference" and self.references is not None:
+            return {"models": self.references}
+        if one.name == "shadow-lr" and self.shadows is not None:
+            return {"shadows": self.shadows}
+        return {}
+
+
+def attack_run(
+    folder: str | Path,
+    attacks: Sequence[str | Entry],
+    settings: Settings | None = None,
+    *,
+    make: Make | None = None,
+    federation: Federation | None = None,
+    say: Say = quiet,
+) -> dict[str, Any]:
+    """Attack the run in `folder`; the table as plain data, also kept there.
+
+    Runs of your own model or data need them again: `make(seed)` gives a fresh model, `federation` is the population.
+    """
+    settings = settings or Settings()
+    folder = Path(folder)
+    chosen = ranked([one if isinstance(one, Entry) else entry(one) for one in attacks])
+    run = _open(folder, make, federation, settings, say)
+    rows = _rows(run, folder, chosen, settings, "")
+    control = _control(run, folder, chosen, settings, say)
+    rows = with_control(rows, rows if not private(run.guarantee) else control)
+    table = {
+        "run": str(folder),
+        "results": rows,
+        "verdict": verdict(rows),
+        "epsilon": run.guarantee.epsilon if private(run.guarantee) else "inf",
+        "delta": run.guarantee.delta,
+        "unit_attacked": "example",
+        "unit_protected": run.guarantee.protected,
+        "observer": str(run.guarantee.observer),
+        "control": control,
+    }
+    _keep(folder, table)
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A run folder, ready to be attacked."""
+
+    target: Target
+    guarantee: Guarantee
+    key: str  # of what was trained
+
+
+def _open(folder: Path, make: Make | None, federation: Federation | None, settings: Settings, say: Say) -> Opened:
+    from sordino.clients.flat import Flat
+    from sordino.federation import checkpoint
+    from sordino.federation.folder import RunFolder
+
+    run, plan = RunFolder.reopen(folder)
+    weights, said = folder / "model.safetensors", folder / "statement.json"
+    if not weights.exists() or not said.exists():
+        raise BadInput(f"the run in {folder} has not ended; finish it with sordino train --resume {folder}.")
+    plan, make, federation = _assembled(plan, make, federation)
+    statement = json.loads(said.read_text())
+    module = make(plan.seed)
+    _load(module, weights)
+    target = Target(
+        plan=plan,
+        cast=deal(federation, settings.protocol),
+        make=make,
+        theta=Flat(module).vector().numpy(),
+        rounds=int(statement["rounds"]),
+        kept=lambda: checkpoint.kept(run.models),
+        folder=folder / "attack",
+        workers=settings.workers,
+        seed=settings.protocol.seed,
+        say=say,
+    )
+    key = hashlib.sha256(weights.read_bytes()).hexdigest()
+    return Opened(target, _guarantee(statement), key)
+
+
+def _assembled(plan: Plan, make: Make | None, federation: Federation | None) -> tuple[Plan, Make, Federation]:
+    from sordino.federation.assembly import assemble
+    from sordino.models import build
+
+    if make is not None and federation is not None:
+        return plan, make, federation
+    _, found, plan = assemble(plan)
+    population = found if federation is None else federation
+
+    def fresh(seed: int) -> Any:
+        return build(plan.model, population.input_shape, population.classes, seed)
+
+    return plan, make or fresh, population
+
+
+def _load(module: Any, weights: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        module.load_state_dict(load_file(weights))
+    except (SafetensorError, RuntimeError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise BadInput(
+            f"{weights} does not fit the model of the plan ({first}); give the folder of a whole run."
+        ) from None
+
+
+def _guarantee(statement: dict[str, Any]) -> Guarantee:
+    if statement["epsilon"] == "inf" or not statement.get("proven", True):
+        return Guarantee()
+    return Guarantee(
+        epsilon=float(statement["epsilon"]),
+        delta=float(statement["delta"]),
+        unit=Unit(statement["unit"]),
+        relation=Relation(statement["relation"]),
+        observer=Observer(statement["observer"]),
+    )
+
+
+# ---- lines, and where they are kept ----------------------------------------------------------------------------------
+
+
+def _rows(run: Opened, folder: Path, chosen: Sequence[Entry], settings: Settings, prefix: str) -> list[dict[str, Any]]:
+    kept = {} if settings.fresh else {line.get("key"): line for line in _read(folder).get("results", [])}
+    rows = []
+    for i, one in enumerate(chosen):
+        run.target.say(f"{prefix}attacks", i, len(chosen))
+        key = _line_key(run, one, settings)
+        line = kept.get(key)
+        if line is None:
+            line = play(run.target, one, run.guarantee, **settings.changes(one)) | {"key": key}
+        rows.append({name: value for name, value in line.items() if name not in ("control_auc", "informative")})
+    run.target.say(f"{prefix}attacks", len(chosen), len(chosen))
+    return rows
+
+
+def _line_key(run: Opened, one: Entry, settings: Settings) -> str:
+    """What a line depends on."""
+    facts = [
+        FORMAT,
+        run.key,
+        run.target.plan.digest(),
+        asdict(settings.protocol),
+        one.name,
+        one.home,
+        dict(one.options),
+    ]
+    facts += [settings.changes(one), asdict(run.guarantee)]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / "attack.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _keep(folder: Path, table: dict[str, Any]) -> None:
+    """Write the table, with lines of other attacks that were there, and redraw the report."""
+    from sordino.federation.checkpoint import write_atomically
+    from sordino.report.run import write_report
+
+    here = {line["attack"] for line in table["results"]}
+    older = [line for line in _read(folder).get("results", []) if line.get("attack") not in here]
+    whole = {**table, "results": [*table["results"], *older]}
+    write_atomically(folder / "attack.json", (json.dumps(whole, indent=2) + "\n").encode())
+    write_report(folder)
+
+
+# ---- the undefended control ------------------------------------------------------------------------------------------
+
+
+def _control(
+    run: Opened, folder: Path, chosen: Sequence[Entry], settings: Settings, say: Say
+) -> list[dict[str, Any]] | None:
+    """What the same attacks achieve on the control; None where there is none."""
+    if settings.control == "none" or not private(run.guarantee):
+        return None
+    where = folder / "attack" / "control" if settings.control == "auto" else Path(settings.control)
+    if settings.control == "auto" and not (where / "model.safetensors").exists():
+        _train_control(run.target, where, settings, say)
+    target = run.target
+    opened = _open(
+        where, target.make, target.cast.federation, settings, lambda *told: say(f"control: {told[0]}", *told[1:])
+    )
+    if private(opened.guarantee):
+        raise BadInput(
+            f"the control {where} is private itself; give the run of a method without noise, such as fedavg."
+        )
+    rows = _rows(opened, where, chosen, settings, "")
+    _keep(where, {"run": str(where), "results": rows})
+    return rows
+
+
+def _train_control(target: Target, where: Path, settings: Settings, say: Say) -> None:
+    import shutil
+
+    from sordino.engines import Speed
+    from sordino.federation.training import train
+
+    shutil.rmtree(where, ignore_errors=True)  # one that was cut short
+    plan = control_plan(target.plan, target.cast.federation.examples)
+    speed = Speed("auto", settings.workers, keep_models=max(1, plan.rounds // 20), checkpoint_every=plan.rounds)
+    model = target.make(plan.seed)
+    seen = lambda progress: say("control", progress.round, progress.rounds)  # noqa: E731
+    train(model, target.cast.federation, plan, out=where, speed=speed, on_round=seen)
+
+
+def control_plan(plan: Plan, examples: int) -> Plan:
+    """The plan without its defence: as many passes over the data, averaged without clipping or noise.
+
+    Clients that sent single gradients take local steps instead, with Adam: steps that were tuned for clipped gradients
+    need not suit whole ones.
+    """
+    bare: dict[str, Any] = {
+        "method": "fedavg", "variant": Variant.PUBLISHED, "mechanism": "gaussian", "options": {}, "unit": Unit.CLIENT,
+        "observer": Observer.PUBLIC, "relation": None, "epsilon": None, "multiplier": None, "weights": "size",
+        "weight_cap": None, "canaries": 0, "secure": False,
+    }  # fmt: skip
+    if not plan.pooled:
+        return plan.replace(**bare)
+    rate = 1.0 if plan.sampling == "none" else min(1.0, plan.batch_size / examples)
+    own = {"optimizer": "adam", "lr": 1e-3, "batch_size": 32, "local_epochs": 1, "sampling": "none", "cohort": None}
+    server = {"server_optimizer": "sgd", "server_lr": 1.0, "rounds": max(1, math.ceil(plan.rounds * rate))}
+    return plan.replace(**bare, **own, **server)
