@@ -72,9 +72,10 @@ def round_event(sampling: Sampling, rate: Rate, multiplier: float, laplace: bool
 def _counts(rate: float) -> tuple[int, int]:
     """A fixed-size sample of at least this rate: only the ratio counts."""
     errors.rate(rate=rate)
+    if rate < 1e-5:
+        return math.floor(1 / rate), 1
     ratio = Fraction(rate).limit_denominator(10**6)
-    population, cohort = ratio.denominator, max(ratio.numerator, 1)
-    return population, cohort + (cohort / population < rate)
+    return ratio.denominator, ratio.numerator + (ratio.numerator / ratio.denominator < rate)
 
 
 def epsilon(event: events.Event, delta: float, relation: Relation = Relation.ADD_REMOVE) -> Spent:

@@ -49,7 +49,8 @@ def poisson_gaussian(orders: ArrayLike, rate: float, multiplier: float) -> Float
             ends = [_binomials(low + side, rate, multiplier) for side in (0, 1)]
             values = np.where(done, values, ends[0] + (between - low) * (ends[1] - ends[0]))
         log_a[~whole] = values
-    return (log_a / (flat - 1) * _ROUND_UP).reshape(orders.shape)
+    # Sampling never costs more than no sampling.
+    return np.minimum(log_a / (flat - 1) * _ROUND_UP, gaussian(flat, multiplier)).reshape(orders.shape)
 
 
 def poisson_gaussian_replaced(orders: ArrayLike, rate: float, multiplier: float) -> Floats:

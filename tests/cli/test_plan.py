@@ -1,0 +1,88 @@
+"""``sordino plan``: the forecast on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sordino.cli.main import main
+from sordino.cli.plan import DATA, DIMENSIONS
+
+
+def ask(capsys, line: str) -> dict:
+    assert main(["plan", *line.split(), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert not err and out.count("\n") == 1
+    return json.loads(out)
+
+
+def test_adact_own_setting(capsys):
+    line = "--clients 10 --rounds 30 --epsilon 4 --delta 1e-5 --unit client --dimension 344000"
+    answer = ask(capsys, line)
+    assert answer["multiplier"] == pytest.approx(5.92, abs=0.005)
+    assert answer["noise_to_bound"] == pytest.approx(347, abs=1)
+    assert answer["verdict"] == "implausible" and answer["plausible"] is False
+    assert answer["remedies"][0]["change"] == "the example unit"
+    assert main(["plan", *line.split()]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert (
+        "hundreds of times the signal" in text
+        and "The way out is the example unit." in text
+        and "--unit example" in text
+    )
+
+
+def test_defaults_are_those_of_train(capsys):
+    answer = ask(capsys, "")
+    expected = {"clients": 10, "unit": "example", "observer": "secagg-server", "delta": 1e-5, "plausible": True}
+    assert {key: answer[key] for key in expected} == expected
+    assert answer["epsilon"] <= 4.0 and answer["dimension"] == 650 and answer["remedies"] == []
+
+
+def test_models_and_data_stand_for_numbers(capsys):
+    answer = ask(capsys, "--data cifar10 --clients 5 --rounds 100")
+    assert (answer["examples"], answer["dimension"]) == (10_000, 343_946)
+    answer = ask(capsys, "--model cnn-mnist --examples 50 --multiplier 2")
+    assert (answer["examples"], answer["dimension"], answer["multiplier"]) == (50, 80_202, 2.0)
+    assert {model for _, model in DATA.values()} <= set(DIMENSIONS)
+
+
+@pytest.mark.parametrize(
+    "name, shape, classes",
+    [
+        ("linear", (1, 8, 8), 10),
+        ("lenet", (1, 28, 28), 10),
+        ("cnn-mnist", (1, 28, 28), 10),
+        ("cnn-cifar", (3, 32, 32), 10),
+    ]
+    + [("cnn-cifar-acn", (3, 32, 32), 10), ("cnn-rail", (1, 500), 2), ("char-lstm", (80,), 80)],
+)
+def test_dimensions_are_the_models_own(name, shape, classes):
+    pytest.importorskip("torch")
+    from sordino import models
+
+    assert sum(p.numel() for p in models.build(name, shape, classes).parameters()) == DIMENSIONS[name]
+
+
+@pytest.mark.parametrize(
+    "line, names",
+    [
+        ("--clients 0", "clients"),
+        ("--clients ten", "--clients"),
+        ("--epsilon -1", "epsilon"),
+        ("--epsilon nan", "epsilon"),
+        ("--delta 1", "delta"),
+        ("--epsilon 1 --multiplier 1", "one of the two"),
+        ("--unit record", "record"),
+        ("--observer everyone", "everyone"),
+        ("--model vgg", "vgg"),
+        ("--data imagenet", "imagenet"),
+        ("--cohort 11 --unit client", "cohort"),
+        ("--rounds 2.5", "--rounds"),
+    ],
+)
+def test_bad_input_gets_one_sentence(capsys, line, names):
+    assert main(["plan", *line.split()]) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.count("\n") == 1 and names in err and err.rstrip().endswith(".")
