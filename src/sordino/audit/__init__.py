@@ -1,0 +1,1 @@
+"""Epsilon measured from below: canaries, what they show at a level of confidence, and the library's audit of itself."""

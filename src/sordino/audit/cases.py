@@ -1,0 +1,139 @@
+"""What is checked: every method in every unit, towards every observer, under every sampling that it supports.
+
+Every case has the same budget, epsilon 2 at a delta of 0.1. A proof holds at every delta; at a large one few runs
+suffice to tell the noise that is due from two thirds of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sordino.audit.scripted import JUST_WITHIN, Script
+from sordino.audit.statistics import NAMES
+from sordino.methods import METHODS, Method
+from sordino.plan import Plan
+
+BASE: dict[str, Any] = {
+    "data": "two worlds",
+    "clients": 2,
+    "method": "dp-fedavg",
+    "unit": "client",
+    "observer": "public",
+    "sampling": "none",
+    "epsilon": 2.0,
+    "delta": 0.1,
+    "rounds": 2,
+    "batch_size": 9,
+    "lr": 1.0,
+    "bound": 1.0,
+}
+
+HALF = {"cohort": 1}  # of the two clients
+# Where a unit can stand: (unit, observer, sampling, what else the plan needs).
+PLACES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("client", "public", "none", {}),
+    ("client", "public", "poisson", HALF),
+    ("client", "public", "fixed", HALF),
+    ("client", "secagg-server", "fixed", {}),
+    ("client", "server", "fixed", {}),
+    ("example", "public", "none", {}),
+    ("example", "public", "poisson", {"batch_size": 1}),
+    ("example", "secagg-server", "none", {}),
+    ("example", "secagg-server", "poisson", {"batch_size": 1}),
+    ("example", "server", "none", {"clients": 1, "rounds": 1, "local_epochs": 2}),
+    ("example", "server", "poisson", {"clients": 1, "rounds": 1, "batch_size": 1}),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan, how the target behaves in it, and which statistics the observer may use (None: all)."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    script: Script = Script()
+    resumes: bool = False
+    dimension: int = 16
+    only: tuple[str, ...] | None = None
+    note: str = ""
+
+    def plan(self) -> Plan:
+        return Plan(**(BASE | dict(self.settings)))
+
+    @property
+    def name(self) -> str:
+        plan = {**BASE, **self.settings}
+        words = [plan["method"], plan["unit"], plan["observer"], plan["sampling"]]
+        words += [str(plan[key]) for key in ("relation", "mechanism") if key in self.settings]
+        words += ["as published"] if plan.get("variant") == "published" else []
+        return ", ".join(words + ([self.note] if self.note else []))
+
+    @property
+    def statistics(self) -> list[int]:
+        return [i for i, name in enumerate(NAMES) if self.only is None or name in self.only]
+
+
+def private_methods() -> list[Method]:
+    return [method for method in METHODS.values() if method.private]
+
+
+def certified(small: bool = False) -> list[Case]:
+    """Every method in every place. The small form goes round the places, so that each method is seen in both units."""
+    methods = private_methods()
+    if not small:
+        everywhere = [_case(method, place) for method in methods for place in PLACES if place[0] in method.units]
+        return everywhere + list(_more())
+    chosen = []
+    for i, method in enumerate(methods):
+        for unit in method.units:
+            places = [place for place in PLACES if place[0] == unit]
+            chosen.append(_case(method, places[i % len(places)]))
+    return chosen + list(_more())[:6]
+
+
+def _case(method: Method, place: tuple[str, str, str, dict[str, Any]], note: str = "", **more: Any) -> Case:
+    unit, observer, sampling, extra = place
+    return Case(
+        {"method": method.name, "unit": unit, "observer": observer, "sampling": sampling, **extra, **more}, note=note
+    )
+
+
+def _more() -> Iterator[Case]:
+    """What the table of places leaves out: other relations, Laplace noise, targets within the bound, resumed runs."""
+    yield Case({"mechanism": "laplace"})
+    yield Case({"sampling": "poisson", "relation": "replace-one", **HALF})
+    yield Case({"method": "quantile", "options": {"share": 0.9}}, Script(length=JUST_WITHIN), note="within the bound")
+    yield Case({"method": "adact", "options": {"share": 0.9, "opening": 0.9}}, note="mostly histogram")
+    yield Case(resumes=True, note="resumed")
+    yield Case({"unit": "example", "mechanism": "laplace"})
+    yield Case({"relation": "replace-one"})
+    yield Case({"method": "quantile", "relation": "replace-one", "options": {"share": 0.5}})
+    yield Case({"unit": "example", "relation": "replace-one"})
+    yield Case({"mechanism": "laplace", "sampling": "poisson", **HALF})
+    yield Case({"method": "noise-gamma", "mechanism": "laplace"})
+    yield Case({"method": "dp-fedamvc", "mechanism": "laplace"})
+    yield Case({"method": "adact", "options": {"previous": 1, "share": 0.5}}, note="bits of the rounds before")
+    yield Case(
+        {"method": "quantile", "observer": "server", "sampling": "fixed"},
+        Script(length=JUST_WITHIN),
+        note="within the bound",
+    )
+    yield Case({"method": "dp-fedagnc", "options": {"share": 0.9}}, note="mostly the mean norm")
+    for method in private_methods():
+        for settings in ({}, {"unit": "example"}):
+            plan = Case({"method": method.name, "variant": "published", **settings}).plan()
+            if method.published is not None and method.provable(plan):
+                yield Case({"method": method.name, "variant": "published", **settings})
+
+
+# Methods as printed, on federations built to show what their papers' accounting leaves out.
+PUBLISHED = (
+    Case({"method": "adact", "variant": "published"}, note="norms and bound seen"),
+    Case({"method": "adact", "variant": "published"}, only=("energy, bound unknown",), note="models alone seen"),
+    Case({"method": "dp-fedacn", "variant": "published"}, note="bits and bound seen"),
+    Case({"method": "dp-fedacn", "variant": "published"}, only=("energy, bound unknown",), note="models alone seen"),
+    Case({"method": "dp-fedagnc", "variant": "published"}, only=("energy, bound unknown",), note="models alone seen"),
+    Case({"method": "geyer", "variant": "published"}, only=("energy, bound unknown",), note="models alone seen"),
+    Case({"method": "noise-gamma", "variant": "published", "mechanism": "laplace"}, dimension=64),
+)

@@ -1,0 +1,264 @@
+"""The library audits itself: certified methods must hold, planted bugs must be caught, printed claims must fall.
+
+Every row plays two neighbouring worlds many times (`worlds`), lets an attack be chosen on half of the runs
+(`thresholds`) and holds the lower bound that the other half gives against the epsilon that is proven, or claimed:
+
+    certified    every case (`cases`); a bound above the proven epsilon is a failure. The confidence of each row is such
+                 that all of them together err with a probability of at most 1 - `CONFIDENCE`
+    mutation     every bug (`mutations`), at `CONFIDENCE` each; caught if the bound exceeds what the broken code calls
+    proven published    methods whose printed epsilon does not hold (`cases.PUBLISHED`); refuted if the bound exceeds
+    the claim
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from sordino.audit import thresholds
+from sordino.audit.cases import PUBLISHED, Case, certified, private_methods
+from sordino.audit.statistics import NAMES, statistics
+from sordino.errors import NotPrivate, whole
+
+CONFIDENCE = 0.95
+# Runs of each world per row.
+RUNS = {"certified": 400, "mutation": 600, "published": 200}
+RUNS_SMALL = {"certified": 100, "mutation": 400, "published": 100}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    kind: str
+    name: str
+    epsilon_proven: float | None  # None: not private, and not said to be
+    epsilon_claimed: float | None
+    epsilon_lower: float
+    confidence: float
+    delta: float
+    runs: int  # of each world
+    statistic: str
+    ok: bool  # held, caught or refuted, as the kind asks
+    refused: bool = False  # a bug that the library's own checks stop as well
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        proven = self.epsilon_proven
+        return {**asdict(self), "epsilon_proven": "inf" if proven is not None and math.isinf(proven) else proven}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One row to be worked out, in whatever process."""
+
+    kind: str
+    case: Case
+    runs: int
+    confidence: float
+    seed: int
+    bug: int | None = None  # which of the mutations
+
+    def __call__(self) -> Row:
+        started = time.perf_counter()
+        with _planted(self.bug):
+            stage, without, with_it = play(self.case, self.runs, self.seed)
+            spent, claimed = stage.terms.spent, stage.terms.claimed
+        outcome = thresholds.split(without, with_it, spent.delta, self.confidence, gdp=spent.accountant == "gdp")
+        lower = outcome.epsilon
+        if self.kind == "published":
+            good = claimed is not None and lower > claimed
+        else:
+            good = (lower > spent.epsilon) == (self.kind == "mutation")
+        return Row(
+            kind=self.kind,
+            name=self.case.name if self.bug is None else _bug(self.bug).name,
+            epsilon_proven=spent.epsilon,
+            epsilon_claimed=claimed,
+            epsilon_lower=lower,
+            confidence=self.confidence,
+            delta=spent.delta,
+            runs=self.runs,
+            statistic=NAMES[self.case.statistics[outcome.attack.statistic]],
+            ok=good,
+            refused=self.bug is not None and _refused(self.bug),
+            seconds=time.perf_counter() - started,
+        )
+
+
+def play(case: Case, runs: int, seed: int) -> tuple[Any, np.ndarray, np.ndarray]:
+    """The stage, and the statistics [runs, statistics] of the world without the target and of the one with it."""
+    from sordino.audit.worlds import Stage, exposed
+
+    stage = Stage(case.plan(), case.script, case.dimension, case.resumes)
+    rate, laplace, kept = exposed(stage.plan), stage.plan.mechanism == "laplace", case.statistics
+    # Seeds are 32 bits of the row's and a number for each run of either world: no two runs share their noise.
+    worlds = []
+    for present in (False, True):
+        first = (seed << 32) + (1 << 31) * present
+        rows = [statistics(stage.play(present, first + i), rate, laplace) for i in range(runs)]
+        worlds.append(np.array(rows)[:, kept])
+    return stage, worlds[0], worlds[1]
+
+
+def conformance(
+    small: bool = False, seed: int = 0, workers: int = 0, on_row: Callable[[Row, int, int], None] | None = None
+) -> dict[str, Any]:
+    """The whole suite as plain data; `on_row(row, done, of)` is told of each row as it is finished."""
+    started = time.perf_counter()
+    todo = tasks(small, seed)
+    rows = []
+    for row in _each(todo, workers):
+        rows.append(row)
+        if on_row is not None:
+            on_row(row, len(rows), len(todo))
+    return summary(rows) | {"small": small, "seed": seed, "seconds": time.perf_counter() - started}
+
+
+def tasks(small: bool, seed: int) -> list[Task]:
+    from sordino.audit.mutations import MUTATIONS
+
+    runs = RUNS_SMALL if small else RUNS
+    cases = certified(small)
+    sure = 1 - (1 - CONFIDENCE) / len(cases)
+    found = [Task("certified", case, runs["certified"], sure, seed) for case in cases]
+    for i, bug in enumerate(MUTATIONS):
+        found.append(Task("mutation", bug.case, bug.effort * runs["mutation"], CONFIDENCE, seed, i))
+    return found + [Task("published", case, runs["published"], CONFIDENCE, seed) for case in PUBLISHED]
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    held = [row for row in rows if row.kind == "certified"]
+    bugs = [row for row in rows if row.kind == "mutation"]
+    printed = [row for row in rows if row.kind == "published"]
+    return {
+        "methods_checked": len(private_methods()),
+        "methods_failed": [row.name for row in held if not row.ok],
+        "cases": len(held),
+        "mutations": len(bugs),
+        "mutations_caught": sum(row.ok for row in bugs),
+        "published": len(printed),
+        "published_refuted": sum(row.ok for row in printed),
+        "confidence": CONFIDENCE,
+        "rows": [row.to_json() for row in rows],
+    }
+
+
+def over_seeds(
+    seeds: Sequence[int], runs: int, small: bool = False, workers: int = 0, on_row: Callable[..., None] | None = None
+) -> dict[str, Any]:
+    """The certified cases again and again: each seed by itself, and all runs of a case together.
+
+    The confidence is shared out among all cases and seeds, so that one false alarm anywhere among them has a
+    probability of at most 1 - `CONFIDENCE`; likewise for the pooled runs.
+    """
+    whole(least=8, runs=runs)
+    cases = certified(small)
+    todo = [_Seeds(case, tuple(seeds), runs, len(cases)) for case in cases]
+    rows = []
+    for row in _each(todo, workers):
+        rows.append(row)
+        if on_row is not None:
+            on_row(row, len(rows), len(todo))
+    return {
+        "cases": len(cases),
+        "seeds": len(seeds),
+        "runs": runs,
+        "failed": [row["name"] for row in rows if row["failures"] or not row["ok"]],
+        "confidence": CONFIDENCE,
+        "rows": rows,
+    }
+
+
+@dataclass(frozen=True)
+class _Seeds:
+    case: Case
+    seeds: tuple[int, ...]
+    runs: int
+    cases: int
+
+    def __call__(self) -> dict[str, Any]:
+        worlds: list[tuple[np.ndarray, np.ndarray]] = []
+        failures = 0
+        single = 1 - (1 - CONFIDENCE) / (self.cases * len(self.seeds))
+        for seed in self.seeds:
+            stage, without, with_it = play(self.case, self.runs, seed)
+            spent = stage.terms.spent
+            gdp = spent.accountant == "gdp"
+            failures += thresholds.split(without, with_it, spent.delta, single, gdp).epsilon > spent.epsilon
+            worlds.append((without, with_it))
+        pooled = [np.concatenate([world[i] for world in worlds]) for i in (0, 1)]
+        sure = 1 - (1 - CONFIDENCE) / self.cases
+        lower = thresholds.split(pooled[0], pooled[1], spent.delta, sure, gdp).epsilon
+        return {
+            "name": self.case.name,
+            "epsilon_proven": spent.epsilon,
+            "epsilon_lower": lower,
+            "failures": int(failures),
+            "runs": self.runs * len(self.seeds),
+            "ok": lower <= spent.epsilon,
+        }
+
+
+# ---- work ------------------------------------------------------------------------------------------------------------
+
+
+def _bug(index: int) -> Any:
+    from sordino.audit.mutations import MUTATIONS
+
+    return MUTATIONS[index]
+
+
+def _planted(bug: int | None) -> Any:
+    return nullcontext() if bug is None else _bug(bug).planted()
+
+
+def _refused(bug: int) -> bool:
+    """Whether the library's own checks stop the bug, when they are left in place."""
+    from sordino.audit.worlds import Stage
+
+    case = _bug(bug).case
+    with _bug(bug).planted(armed=True):
+        try:
+            Stage(case.plan(), case.script, case.dimension, case.resumes).play(True, 0)
+        except NotPrivate:
+            return True
+    return False
+
+
+def _each(todo: Sequence[Callable[[], Any]], workers: int) -> Iterator[Any]:
+    """Work on the tasks in as many processes as asked for (0: one per core); results in order."""
+    count = min(workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, len(todo))
+    with _one_thread():
+        if count <= 1:
+            yield from (task() for task in todo)
+            return
+        import multiprocessing
+
+        from sordino.audit import mutations  # noqa: F401 - imported once, before the fork
+
+        with multiprocessing.get_context("fork").Pool(count) as pool:
+            yield from pool.imap(_call, todo)
+
+
+def _call(task: Callable[[], Any]) -> Any:
+    return task()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,174 @@
+"""Clients that do as they are told, on a tiny federation: the part of `worlds` that stands where the data is.
+
+In the client unit an update is a given vector, in the example unit the gradient of a record is the record itself. All
+else that clients do, clipping, answering and adding noise, is inherited from the real ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sordino.clients.request import Request
+from sordino.clients.site import Site
+from sordino.clients.whole import WholeUpdates
+from sordino.federation.population import Federation
+from sordino.plan import Plan
+from sordino.privacy.bounds import Bound
+from sordino.rules.query import Query, is_raw
+
+if TYPE_CHECKING:
+    from sordino.audit.worlds import Stage
+
+TARGET = 0  # the first client; in the example unit its first record, and the only one with label 1
+TENSORS = 4  # of the tiny model; the target's vector has a part in each
+JUST_WITHIN = 1 - 1e-6  # in bounds
+FAR = 1e4  # how far beyond the bound the target reaches where it wants to be clipped
+
+
+@dataclass(frozen=True)
+class Script:
+    """How the target behaves.
+
+    `length` is that of its vector in bounds (or, in the example unit, in units of the plan's first bound); `turns`
+    makes it point the other way in every second round (client unit only: a record cannot know the round).
+    """
+
+    length: float = FAR
+    turns: bool = True
+    quiet: bool = False  # the other client gives nothing
+
+    @property
+    def other_length(self) -> float:
+        """Of what the target is replaced by: on the other side of the bound."""
+        return JUST_WITHIN if self.length > 1 else FAR
+
+    def sign(self, round: int) -> float:
+        return -1.0 if self.turns and round % 2 == 0 else 1.0
+
+
+@dataclass(frozen=True)
+class Message:
+    item: int
+    value: np.ndarray
+    answer: np.ndarray | None
+    answer_only: bool
+
+
+class Scripted(WholeUpdates):
+    """Clients whose updates are given; all else that clients do is the real thing."""
+
+    def __init__(self, site: Site, theta: np.ndarray, stage: Stage) -> None:
+        super().__init__(site, theta)
+        self.stage = stage
+        self.messages: list[Message] = []
+        self._bound: Bound | None = None
+
+    def update(self, round: int, item: int) -> np.ndarray:
+        if item == TARGET:
+            assert self._bound is not None
+            if self._mute(item):
+                return np.zeros(self.theta.size)
+            return self.stage.vector(round, self._bound, self.stage.present)
+        length = 0.0 if self.stage.script.quiet else 0.5 * self.plan.bound
+        return length * direction(self.theta.size, target=False)
+
+    def ask(self, request: Request, item: int) -> np.ndarray:
+        self._bound = request.bound
+        answer = super().ask(self._heard(request, item), item)
+        self.messages.append(Message(item, np.zeros(0), answer, True))
+        return answer
+
+    def give(self, request: Request, item: int, out: np.ndarray) -> np.ndarray | None:
+        self._bound = request.bound
+        before = out.copy()
+        answer = super().give(self._heard(request, item), item, out)
+        self.messages.append(Message(item, request.grid.decode(out - before), answer, False))
+        return answer
+
+    def _mute(self, item: int) -> bool:
+        """Under zero-out a missing client takes part and gives nothing but its share of the noise."""
+        return item == TARGET and not self.stage.present and not self.stage.replaces
+
+    def _heard(self, request: Request, item: int) -> Request:
+        if request.query is None or is_raw(request.query) or not self._mute(item):
+            return request
+        return dataclasses.replace(request, query=Silent(request.query))
+
+
+class Silent:
+    """The answer of a client that gives nothing."""
+
+    def __init__(self, query: Query) -> None:
+        self.query, self.share, self.norm = query, query.share, query.norm
+
+    def encode(self, norms: np.ndarray, bound: float) -> np.ndarray:
+        return np.zeros_like(self.query.encode(norms, bound))
+
+
+class Without:
+    """Per-example gradients of the real kind, but for the target's where it is missing."""
+
+    def __init__(self, per_example: Any, stage: Stage) -> None:
+        self.per_example, self.stage = per_example, stage
+
+    def norms(self, x: Tensor, y: Tensor, *sizes: Any) -> np.ndarray:
+        return self.per_example.norms(*self._seen(x, y), *sizes)
+
+    def clipped_sum(self, x: Tensor, y: Tensor, bound: Bound) -> tuple[np.ndarray, np.ndarray]:
+        return self.per_example.clipped_sum(*self._seen(x, y), bound)
+
+    def _seen(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        if self.stage.present:
+            return x, y
+        if self.stage.replaces:
+            script = self.stage.script
+            return torch.where((y == 1)[:, None], -x * (script.other_length / script.length), x), y
+        return x[y != 1], y[y != 1]
+
+
+class NoLedger:
+    """Grants everything: the proof is computed beforehand, and the files of a run are not what is tested here."""
+
+    def resume(self, *_: Any) -> None:
+        return None
+
+    def request(self, *_: Any) -> None:
+        return None
+
+
+class Parts(nn.Module):
+    """A linear model in several tensors, so that its gradient is its input."""
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        width = dimension // TENSORS
+        self.parts = nn.ModuleList(nn.Linear(width, 1, bias=False) for _ in range(TENSORS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([part(piece) for part, piece in zip(self.parts, x.chunk(TENSORS, 1))], 1)
+
+
+def linear_loss(out: Tensor, y: Tensor) -> Tensor:
+    return out.sum(1)
+
+
+def direction(dimension: int, target: bool = True) -> np.ndarray:
+    """A unit vector on half of every tensor's coordinates: one half for the target, the other for the other."""
+    half = np.arange(dimension) % 2 == (0 if target else 1)
+    return half / np.sqrt(half.sum())
+
+
+def tiny(plan: Plan, script: Script, dimension: int) -> Federation:
+    """Records are (vector, whether it is the target)."""
+    own = script.length * plan.bound * direction(dimension)
+    other = (0.0 if script.quiet else 0.5 * plan.bound) * direction(dimension, target=False)
+    target, rest = (own, 1), (other, 0)
+    clients = [[target, rest]] + [[rest]] * (plan.clients - 1)
+    pairs = [(np.array([x for x, _ in c], np.float32), [y for _, y in c]) for c in clients]
+    return Federation.from_arrays(pairs, classes=2, name="two worlds")

@@ -1,0 +1,193 @@
+"""Two worlds that differ in one unit, run many times through the real code.
+
+A `Stage` is a federation of one or two clients in which one unit, the *target*, does the worst that a unit can: its
+contribution is as long as the bound lets it be, in a direction that the observer knows. `Stage.play` runs the plan's
+rounds, by `sordino.federation.round.Round` and all that stands behind it, in the world with the target or in the one
+without, and returns everything that the plan's observer sees, as releases.
+
+What is scripted is only what clients compute: in the client unit an update is a given vector, in the example unit the
+gradient of a record is the record itself (a linear model under a linear loss). Clipping, noise, queries, rules,
+sampling, denominators and events are the library's own. What a missing unit means follows the plan's relation: it is
+not there (add-remove), it is there and gives nothing but its share of the noise (zero-out), or it is its own opposite
+(replace-one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sordino.audit.scripted import TARGET, NoLedger, Parts, Script, Scripted, Without, direction, linear_loss, tiny
+from sordino.clients.site import Site
+from sordino.engines import make_work
+from sordino.engines.inprocess import InProcess
+from sordino.federation import round as rounds_of
+from sordino.federation import sampling
+from sordino.federation.round import Round
+from sordino.methods import Setting
+from sordino.plan import Plan
+from sordino.privacy.bounds import Bound, Coordinates
+from sordino.privacy.words import Noise, Relation, Sampling, Unit
+from sordino.rules.base import Asked, Rule, Seen, State
+from sordino.rules.query import Answer, Query, is_raw
+from sordino.terms import Public, Terms, settle
+
+
+@dataclass(frozen=True)
+class Release:
+    """One noisy sum and what came with it, as the observer has them.
+
+    `shift` is what the target adds to it, `std` the noise that the plan speaks of; `answers` holds the same three for
+    each query. `others` are messages of other clients, where the observer sees them.
+    """
+
+    value: np.ndarray
+    shift: np.ndarray
+    std: float | np.ndarray
+    bound: float
+    answers: tuple[tuple[np.ndarray, np.ndarray, float | None], ...] = ()
+    others: tuple[np.ndarray, ...] = ()
+
+
+@dataclass
+class Stage:
+    """One plan on the tiny federation. Make it once, play it often."""
+
+    plan: Plan
+    script: Script = field(default_factory=Script)
+    dimension: int = 16
+    resumes: bool = False  # every round is run by a new process, as far as the round can tell
+
+    def __post_init__(self) -> None:
+        self.federation = tiny(self.plan, self.script, self.dimension)
+        self.public = Public.of(self.federation)
+        self.terms = settle(self.plan, self.public)
+        model = Parts(self.dimension)
+        self.sizes = tuple(p.numel() for p in model.parameters())
+        setting = Setting(self.plan, self.sizes, self.terms.units, self.terms.multiplier)
+        self.rule = _Recorder(self.plan.known.build(setting), self)
+        site = Site(model, self.federation, self.plan, linear_loss)
+        site.seed_layers = lambda *_: None  # type: ignore[method-assign] # no layer draws, and seeding takes long
+        theta = np.zeros(self.dimension, np.float32)
+        if self.plan.unit == Unit.CLIENT:
+            self.work: Any = Scripted(site, theta, self)
+        else:
+            self.work = make_work(site, theta, self.rule)
+            self.work.per_example = Without(self.work.per_example, self)
+        self.engine = InProcess(self.work, None, theta)  # type: ignore[arg-type]
+        self.present = True
+        self.releases: list[Release] = []
+
+    @property
+    def replaces(self) -> bool:
+        return self.terms.relation == Relation.REPLACE_ONE
+
+    def play(self, present: bool, seed: int) -> list[Release]:
+        """One run of all rounds, with or without the target; what the observer saw."""
+        self.present, self.releases = present, []
+        plan = self.plan.replace(seed=seed)
+        self.work.site.plan = self.work.plan = plan
+        terms = Terms(plan, self.public, self.terms.multiplier, self.terms.rounds)
+        rounds = Round(terms, self.rule, self.engine, self.work, NoLedger())  # type: ignore[arg-type]
+        model = rounds.start(np.zeros(self.dimension, np.float32))
+        with self._population():
+            for _ in range(self.terms.rounds):
+                if self.resumes:
+                    rounds = Round(terms, self.rule, self.engine, self.work, NoLedger())  # type: ignore[arg-type]
+                model, _ = rounds.run(model)
+        return self.releases
+
+    @contextmanager
+    def _population(self) -> Iterator[None]:
+        """Under add-remove a missing client is not drawn: the others are, as if it had never been."""
+        gone = not self.present and self.plan.unit == Unit.CLIENT and self.terms.relation == Relation.ADD_REMOVE
+        draw = sampling.draw
+        if gone:
+            sampling.draw = lambda plan, round: (c := draw(plan, round))[c != TARGET]
+        try:
+            yield
+        finally:
+            sampling.draw = draw
+
+    # ---- what the target is ------------------------------------------------------------------------------------------
+
+    def vector(self, round: int, bound: Bound, present: bool = True) -> np.ndarray:
+        """The target's update or gradient; its opposite, with the other answer to every query, if it was replaced."""
+        if self.plan.unit == Unit.EXAMPLE:
+            size, toward = self.plan.bound, 1.0
+        else:
+            size, toward = bound.size, self.script.sign(round)
+        if not present:
+            return -toward * self.script.other_length * size * direction(self.dimension)
+        return toward * self.script.length * size * direction(self.dimension)
+
+    def shift(self, round: int, bound: Bound) -> np.ndarray:
+        """What the target adds to the sum. The observer knows the target, as the definition of privacy has it."""
+        return bound.clip(self.vector(round, bound))
+
+    def told(self, query: Query, round: int, bound: Bound) -> np.ndarray:
+        """What the target adds to an answer."""
+        norm = np.linalg.norm(self.vector(round, bound), 1 if bound.norm_kind == "l1" else 2)
+        return np.zeros(0) if is_raw(query) else query.encode(np.array([norm]), bound.size)
+
+
+class _Recorder:
+    """The plan's rule, with a note of everything that is released."""
+
+    def __init__(self, rule: Rule, stage: Stage) -> None:
+        self.rule, self.stage = rule, stage
+
+    def init(self) -> State:
+        return self.rule.init()
+
+    def query(self, state: State) -> Asked:
+        return self.rule.query(state)
+
+    def bound(self, state: State, answer: Answer | None) -> Bound:
+        return self.rule.bound(state, answer)
+
+    def observe(self, state: State, seen: Seen) -> State:
+        stage = self.stage
+        messages = getattr(stage.work, "messages", [])
+        before, beside = self.rule.query(state)
+        z_sum, stds = rounds_of.split(stage.terms.multiplier_of(seen.round), before, beside)
+        if stage.plan.unit == Unit.CLIENT and stage.plan.noise == Noise.LOCAL:
+            own = [m for m in messages if m.item == TARGET]
+            value, told = own[-1].value, [m.answer for m in own]
+            others = tuple(m.value for m in messages if m.item != TARGET and m.answer_only is False)
+            answers = [a for a in told if a is not None]
+        else:
+            value, others = _summed(seen, stage), ()
+            answers = [a.total for a in (seen.before, seen.answer) if a is not None]
+        asked = [(q, s) for q, s in zip((before, beside), stds) if q is not None]
+        last = self.rule.bound(state, None)  # what is asked before the sum is asked under the bound last known
+        under = [last if q is before else seen.bound for q, _ in asked]
+        queries = tuple((a, stage.told(q, seen.round, b), s) for a, (q, s), b in zip(answers, asked, under))
+        shift = stage.shift(seen.round, seen.bound)
+        stage.releases.append(Release(value, shift, seen.bound.std(z_sum), seen.bound.size, queries, others))
+        messages.clear()
+        return self.rule.observe(state, seen)
+
+
+def _summed(seen: Seen, stage: Stage) -> np.ndarray:
+    """The noisy mean as a noisy sum, in the space where contributions were clipped."""
+    mean = seen.mean
+    if isinstance(seen.bound, Coordinates):
+        mean = (mean - seen.bound.mean) / seen.bound.scale
+    if stage.plan.unit == Unit.CLIENT:
+        return mean * stage.plan.size
+    return mean * stage.terms.units * (-1 if stage.plan.pooled else 1)  # pooled gradients are released as the way down
+
+
+def exposed(plan: Plan) -> float:
+    """The probability with which the target takes part in a release."""
+    if plan.unit == Unit.CLIENT:
+        return 1.0 if plan.noise != Noise.CENTRAL or plan.sampling == Sampling.NONE else plan.size / plan.clients
+    if plan.sampling == Sampling.NONE:
+        return 1.0
+    examples = 2 if plan.local else plan.clients + 1
+    return min(1.0, plan.batch_size / examples)
