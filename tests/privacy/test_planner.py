@@ -107,7 +107,7 @@ def test_remedies_do_what_they_say(setting):
 
 
 def test_a_larger_cohort_is_the_smallest_that_does():
-    setting = Setting(500, 800_000, 100, cohort=20, unit=Unit.CLIENT, observer=Observer.PUBLIC, epsilon=8.0)
+    setting = Setting(500, 400_000, 100, cohort=20, unit=Unit.CLIENT, observer=Observer.PUBLIC, epsilon=8.0)
     remedy = next(r for r in plan(setting).remedies if r.change == "a larger cohort")
     cohort = options(remedy)["cohort"]
     assert remedy.reaches and outcome(replace(setting, cohort=cohort - 1))[1] > 10

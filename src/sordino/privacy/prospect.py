@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sordino import errors
 from sordino.errors import BadInput
@@ -111,6 +112,7 @@ def _most_rounds(rounds: int, rate: float, clients: int) -> int:
     return max(1, next((k for k in range(rounds) if clients * bdtrc(k, rounds, rate) <= 0.5), rounds))
 
 
+@lru_cache(maxsize=512)
 def noise(setting: Setting) -> tuple[float, accounting.Spent]:
     relation = relation_of(setting)
     multiplier = setting.multiplier
