@@ -56,6 +56,7 @@ class Plan:
     # who takes part
     sampling: Sampling = Sampling.POISSON
     cohort: int | None = None  # clients expected in a round; None: all
+    survivors: int | None = None  # fewest clients whose shares of noise make the whole (secagg-server); None: all
     weights: str = "uniform"
     weight_cap: int | None = None  # examples from which on a client weighs in full; public
     # training
@@ -94,6 +95,8 @@ class Plan:
             positive(multiplier=self.multiplier)
         if self.weight_cap is not None:
             whole(weight_cap=self.weight_cap)
+        if self.survivors is not None:
+            whole(survivors=self.survivors)
         one_of(PARTITIONS, partition=self.partition)
         one_of(MECHANISMS, mechanism=self.mechanism)
         one_of(WEIGHTS, weights=self.weights)
@@ -123,6 +126,11 @@ class Plan:
             raise BadInput(
                 "under secure aggregation the noise is divided among a known number of clients, which poisson does not give; "
                 "use sampling fixed."
+            )
+        if self.survivors is not None and (self.survivors > self.size or self.noise != Noise.SHARES):
+            raise BadInput(
+                f"survivors {self.survivors} is for observer secagg-server and at most the {self.size} clients of a cohort; "
+                "leave it out, or lower it."
             )
         if self.relation == Relation.ADD_REMOVE and self.sampling == Sampling.FIXED:
             raise BadInput("fixed-size sampling is proven for relation replace-one only; leave relation out, or use poisson.")

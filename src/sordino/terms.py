@@ -100,9 +100,11 @@ class Terms:
 
     @property
     def survivors(self) -> int:
-        """Among how many clients the noise is divided: a simulation loses none."""
+        """Among how many clients the noise is divided; all, unless the plan allows for some to be lost."""
         if self.plan.noise == Noise.LOCAL:
             return 1
+        if self.plan.survivors is not None:
+            return self.plan.survivors
         return self.plan.clients if self.plan.pooled else self.plan.size
 
     # ---- events ----------------------------------------------------------------------------------------------------------

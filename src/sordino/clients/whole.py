@@ -29,7 +29,7 @@ class WholeUpdates:
     def __init__(self, site: Site, theta: np.ndarray) -> None:
         self.site, self.plan, self.theta = site, site.plan, theta
         self.descent = local.Descent(self.plan.optimizer, self.plan.lr, self.plan.momentum)
-        self._waiting: dict[int, np.ndarray] = {}
+        self._waiting: dict[tuple[int, int], np.ndarray] = {}  # by round and client
         self._room = KEEP // (4 * site.flat.size)
 
     def items(self, round: int, cohort: np.ndarray) -> list[int]:
@@ -43,13 +43,16 @@ class WholeUpdates:
 
     def ask(self, request: Request, item: int) -> np.ndarray:
         update = self.update(request.round, item)
+        self._waiting = {key: kept for key, kept in self._waiting.items() if key[0] == request.round}
         if len(self._waiting) < self._room:
-            self._waiting[item] = update
+            self._waiting[request.round, item] = update
         assert request.query is not None and request.bound is not None
         return self._answer(request, item, request.bound, update)
 
     def give(self, request: Request, item: int, out: np.ndarray) -> np.ndarray | None:
-        update = self._waiting.pop(item) if item in self._waiting else self.update(request.round, item)
+        update = self._waiting.pop((request.round, item), None)
+        if update is None:
+            update = self.update(request.round, item)
         bound = request.bound
         if bound is None:
             out += request.grid.encode(np.nan_to_num(update.astype(np.float64), posinf=0, neginf=0))
