@@ -16,7 +16,7 @@ from torch.nn import functional
 from sordino.clients.flat import Flat, check
 from sordino.clients.local import Loss
 from sordino.clients.per_example import cross_entropy
-from sordino.clients.rewrite import pool_first
+from sordino.clients.rewrite import faster
 from sordino.privacy.randomness import stream
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Site:
         x, _ = federation[0]
         check(model, self.tensor(x[:2]))
         self.flat = Flat(model.train())
-        self.forward = pool_first(model)
+        self.forward = faster(model)
         self.x, self.y = self._prepare()
 
     def _prepare(self) -> tuple[Tensor | None, Tensor | None]:

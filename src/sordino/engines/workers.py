@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from sordino.clients.request import ASK, GIVE, Request, Work
+from sordino.engines.allocator import keep_memory
 from sordino.engines.base import Gathered, gathered, work_on
 from sordino.engines.scoring import Scoring
 from sordino.errors import SordinoError
@@ -109,6 +110,7 @@ class Workers:
         for other in self._pipes:
             other.close()
         torch.set_num_threads(1)
+        keep_memory()
         waiting: dict[int, list[int]] = {}  # round -> items that this worker was asked about
         while True:
             try:
