@@ -159,6 +159,16 @@ def test_schedules_against_dp_accounting(rate, multiplier, rounds, delta):
     assert library.agrees(ours.epsilon, library.epsilon(event, delta, Relation.ADD_REMOVE, "pld"))
 
 
+def test_replace_one_doubles_every_part_of_a_schedule():
+    event = events.composed([poisson(0.1, 2.0, 20), events.gaussian(8.0)])
+    ours = accounting.epsilon(event, 1e-5, Relation.REPLACE_ONE)
+    assert ours.accountant == "pld"
+    assert library.agrees(ours.epsilon, library.epsilon(event, 1e-5, Relation.REPLACE_ONE, "pld"))
+    # The library has no Laplace under replace-one; it is Laplace of half the multiplier.
+    laplace = accounting.epsilon(events.repeated(events.laplace(8.0), 5), 1e-5, Relation.REPLACE_ONE)
+    assert laplace.epsilon == accounting.epsilon(events.repeated(events.laplace(4.0), 5), 1e-5).epsilon
+
+
 def test_many_different_rounds_are_grouped_on_the_private_side():
     # 300 multipliers that fall by a fifth: composed one by one (slow), and as the accountant does it.
     shape = 2.0 * 1.25 ** (-np.arange(300) / 300)
