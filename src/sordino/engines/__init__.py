@@ -1,4 +1,4 @@
-"""Where clients run: in this process, in worker processes. The choice changes speed, never the result."""
+"""Where clients run: in this process, in worker processes, on other machines. The choice never changes the result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sordino.errors import at_least, one_of, whole
+from sordino.errors import SordinoError, at_least, one_of, whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "in-process", "workers")
 
 
+class Aborted(SordinoError):
+    """A round that could not be finished, because too few clients are left or the way to them is. It may be tried again."""
+
+
 @dataclass(frozen=True)
 class Speed:
     """Settings that change speed, or what is kept on disk, and never the result."""
@@ -31,12 +35,13 @@ class Speed:
     workers: int = 0  # 0: as many as there are cores
     evaluate_every: int = 0  # rounds; 0: about twenty times in a run
     checkpoint_every: int = 1
+    patience: int = 10  # rounds that may be aborted in a row before training gives up
     keep_models: int = 0  # keep the released model of every so many rounds, for attacks that watch several; 0: none
 
     def __post_init__(self) -> None:
         one_of(ENGINES, engine=self.engine)
         at_least(0, workers=self.workers, evaluate_every=self.evaluate_every, keep_models=self.keep_models)
-        whole(checkpoint_every=self.checkpoint_every)
+        whole(checkpoint_every=self.checkpoint_every, patience=self.patience)
 
     def evaluates(self, round: int, rounds: int) -> bool:
         every = self.evaluate_every or max(1, rounds // 20)

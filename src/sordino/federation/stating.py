@@ -11,7 +11,14 @@ from sordino.privacy.words import Noise, Observer, Sampling, Unit
 from sordino.terms import Terms, local_steps
 
 
-def state(terms: Terms, model: Model, stopped: str | None = None, share: float | None = None, repeated: int = 0) -> Statement:
+def state(
+    terms: Terms,
+    model: Model,
+    stopped: str | None = None,
+    share: float | None = None,
+    repeated: int = 0,
+    simulated: bool = True,
+) -> Statement:
     """What is proven of the run that led to `model`. Its epsilon is that of all the rounds that were settled beforehand."""
     plan = terms.plan
     sampling, q = _sampling(terms)
@@ -28,14 +35,14 @@ def state(terms: Terms, model: Model, stopped: str | None = None, share: float |
         rate=q,
         rounds=model.round,
         noise=plan.noise,
-        simulated=True,
+        simulated=simulated,
         secure=plan.secure,
         multiplier=terms.multiplier if terms.multiplier else None,
         rule=_rule(terms),
         steps=max(local_steps(plan, n) for n in terms.public.distinct()) if plan.local else 1,
         epsilon_claimed=terms.claimed,
         reasons=terms.reasons,
-        assumptions=assumptions(**_circumstances(terms)) if terms.proven else (),
+        assumptions=assumptions(**_circumstances(terms, simulated)) if terms.proven else (),
         budget=plan.epsilon if terms.proven and not plan.published else None,
         spent=share if terms.proven else None,
         rounds_planned=plan.rounds,
@@ -69,7 +76,7 @@ def _rule(terms: Terms) -> str:
     return f"{terms.plan.method} ({terms.plan.known.paper})"
 
 
-def _circumstances(terms: Terms) -> dict:
+def _circumstances(terms: Terms, simulated: bool) -> dict:
     plan = terms.plan
     return {
         "unit": plan.unit,
@@ -77,7 +84,7 @@ def _circumstances(terms: Terms) -> dict:
         "observer": plan.observer,
         "sampling": _sampling(terms)[0],
         "noise": plan.noise,
-        "simulated": True,
+        "simulated": simulated,
         "secure": plan.secure,
         "survivors": terms.survivors,
     }

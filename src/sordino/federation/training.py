@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sordino.engines import Speed, start_engine
+from sordino.engines import Aborted, Speed, start_engine
 from sordino.errors import BadInput, BudgetRefused
 from sordino.federation import checkpoint
 from sordino.federation.folder import RunFolder, told_when_full
@@ -101,17 +101,18 @@ def train(
     speed: Speed | None = None,
     loss: Loss | None = None,
     on_round: Callable[[Progress], None] | None = None,
+    start: Callable[..., Any] = start_engine,
 ) -> Result:
     """Train `model` on `federation` as `plan` says, and state what is proven of the result.
 
     `out` is the run folder (by default a new one under ``runs/``). With `resume` the run in `out` goes on where it was.
-    `loss(outputs, targets)` gives one number per example; by default cross-entropy.
+    `loss(outputs, targets)` gives one number per example; by default cross-entropy. `start` makes the engine.
     """
     _check_output(model, federation)
     terms = settle(plan, Public.of(federation))
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
     with told_when_full(folder.path):
-        return _train(model, federation, terms, folder, resume, speed or Speed(), loss, on_round)
+        return _train(model, federation, terms, folder, resume, speed or Speed(), loss, on_round, start)
 
 
 def _train(
@@ -123,18 +124,19 @@ def _train(
     speed: Speed,
     loss: Loss | None,
     on_round: Callable[[Progress], None] | None,
+    start: Callable[..., Any],
 ) -> Result:
     plan = terms.plan
     kept = checkpoint.load(folder.checkpoint) if resume else None
     sizes = tuple(p.numel() for p in module.parameters() if p.requires_grad)
     rule = plan.known.build(Setting(plan, sizes, terms.units, terms.multiplier or None))
-    engine, work, theta = start_engine(module, federation, plan, rule, speed, loss)
+    engine, work, theta = start(module, federation, plan, rule, speed, loss)
     ledger = _ledger(folder, terms, kept, resume)
     try:
         rounds = Round(terms, rule, engine, work, ledger)
         model = kept[0] if kept else rounds.start(theta.copy())
         history = folder.start_metrics(model.round)
-        stopped = None
+        stopped, aborted = None, 0
         while model.round < plan.rounds:
             started = time.perf_counter()
             try:
@@ -142,6 +144,12 @@ def _train(
             except BudgetRefused as refusal:
                 stopped = str(refusal)
                 break
+            except Aborted:
+                aborted += 1  # in a row
+                if aborted >= speed.patience:
+                    raise
+                continue
+            aborted = 0
             row = _metrics(model, facts, terms, engine, speed, time.perf_counter() - started)
             if speed.checkpoints(model.round, plan.rounds):
                 checkpoint.save(folder.checkpoint, model, {"ledger": ledger.head})
@@ -157,7 +165,8 @@ def _train(
         accuracy = _last_accuracy(history, model.round, engine)
         checkpoint.save(folder.checkpoint, model, {"ledger": ledger.head})
         repeated = sum(grant.attempt > 1 for grant in ledger.grants)
-        statement = state(terms, model, stopped, ledger.filter.share, repeated)
+        simulated = getattr(engine, "simulated", True)
+        statement = state(terms, model, stopped, ledger.filter.share, repeated, simulated)
     finally:
         folder.close()
         ledger.close()
