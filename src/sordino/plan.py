@@ -24,6 +24,7 @@ OPTIMIZERS = ("sgd", "momentum", "adam")
 MECHANISMS = ("gaussian", "laplace")
 PARTITIONS = ("iid", "dirichlet", "shards", "natural")
 WEIGHTS = ("uniform", "size")
+CANARIES = ("direction", "mislabelled", "random")
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Plan:
     server_momentum: float = 0.9
     # chance
     canaries: int = 0
+    canary: str = "direction"  # or records, in the example unit pooled: mislabelled or random
     seed: int = 0
     secure: bool = False  # noise from the operating system's secure source; never repeatable
 
@@ -100,6 +102,7 @@ class Plan:
         one_of(PARTITIONS, partition=self.partition)
         one_of(MECHANISMS, mechanism=self.mechanism)
         one_of(WEIGHTS, weights=self.weights)
+        one_of(CANARIES, canary=self.canary)
         one_of(OPTIMIZERS, optimizer=self.optimizer, server_optimizer=self.server_optimizer)
 
     def _check_fit(self) -> None:
@@ -141,6 +144,10 @@ class Plan:
             raise BadInput("weights size is for the client unit; in the example unit every record already counts once.")
         if self.optimizer != "sgd" and self.pooled:
             raise BadInput(f"pooled clients take no local steps, so optimizer {self.optimizer} has no use: set server_optimizer.")
+        if self.canaries and not self.private:
+            raise BadInput(f"method {self.method} has no bound for canaries to reach; use a private method, or canaries 0.")
+        if self.canary != "direction" and self.canaries and not self.pooled:
+            raise BadInput(f"canaries of kind {self.canary} are records, for the example unit pooled; use direction.")
 
     # ---- what follows from the fields ------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ nothing.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -141,6 +142,13 @@ class Federation:
         if isinstance(self._size, int):
             return self._size * self.clients
         return sum(self.size(k) for k in range(self.clients))
+
+    def followed_by(self, x: np.ndarray, y: np.ndarray) -> Federation:
+        """The same population, with examples that belong to no client behind its own: for canaries."""
+        assert self.x is not None and self.y is not None
+        made = copy.copy(self)
+        made.x, made.y = (_frozen(np.concatenate(pair)) for pair in ((self.x, x), (self.y, y)))
+        return made
 
     def fingerprint(self) -> str:
         """A digest of the name, shapes and sizes, by which a run that resumes knows its population again.
