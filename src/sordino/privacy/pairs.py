@@ -1,8 +1,8 @@
 """Dominating pairs of distributions, and their privacy losses on a grid.
 
-A mechanism is no less private than its pair is hard to tell apart (Zhu, Dong, Wang 2022). The loss log(P/Q) of each pair
-here rises with x, so that the cells of a grid of losses are intervals of x with known probabilities. The dots are then
-connected (Doroshenko et al. 2022): the mass of a cell goes to its two ends so that its probability under both
+A mechanism is at least as private as its pair is hard to tell apart (Zhu, Dong, Wang 2022). The loss log(P/Q) of each
+pair here rises with x, so that the cells of a grid of losses are intervals of x with known probabilities. The dots are
+then connected (Doroshenko et al. 2022): the mass of a cell goes to its two ends so that its probability under both
 distributions is kept, which never lowers delta at any epsilon.
 """
 
