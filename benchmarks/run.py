@@ -33,7 +33,13 @@ CONTENDERS = {
 CONTENDERS["w2"] = CONTENDERS["w1"]
 # What is to be reached: at least this many times faster than (or, for the limits, at most this many times slower).
 BARS = {
-    "w1": {"Flower": 3.0, "pfl-research": 2.0, "like for like": 1.0, "limit (GEMM)": 1 / 2.2, "Sordino, one worker": 1.7},
+    "w1": {
+        "Flower": 3.0,
+        "pfl-research": 2.0,
+        "like for like": 1.0,
+        "limit (GEMM)": 1 / 2.2,
+        "Sordino, one worker": 1.7,
+    },
     "w2": {"Flower": 6.0, "pfl-research": 2.0, "like for like": 1.0, "Sordino, one worker": 1.7},
     "w3": {"Opacus ghost": 2.0, "Opacus hooks": 4.0, "no privacy": 1 / 1.5},
 }
@@ -57,7 +63,15 @@ def environments(folder: Path) -> dict[str, str]:
 
 
 def measure(python: str, script: str, variant: str, work: Path, rounds: int) -> dict | None:
-    command = [python, str(HERE / "contenders" / f"{script}.py"), str(work), "--rounds", str(rounds), "--variant", variant]
+    command = [
+        python,
+        str(HERE / "contenders" / f"{script}.py"),
+        str(work),
+        "--rounds",
+        str(rounds),
+        "--variant",
+        variant,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"contender"')]
     if not lines:
@@ -87,7 +101,12 @@ def table(rows: dict[str, dict], passes: list[dict[str, dict]], bars: dict[str, 
 
 
 def text(workload: str, lines: list[dict]) -> str:
-    out = [f"### {workload.upper()}", "", "| contender | seconds | times Sordino | range | to reach | |", "|---|---|---|---|---|---|"]
+    out = [
+        f"### {workload.upper()}",
+        "",
+        "| contender | seconds | times Sordino | range | to reach | |",
+        "|---|---|---|---|---|---|",
+    ]
     for line in sorted(lines, key=lambda row: row["seconds"]):
         low, high = line["range"]
         bar = "" if line["bar"] is None else f"{line['bar']:.2f}"
@@ -108,7 +127,10 @@ def main() -> None:
     pythons = environments(args.venvs)
     results = HERE / "results"
     workloads.write(results / "work", args.rounds)
-    report: dict = {"machine": f"{platform.processor() or platform.machine()}, python {platform.python_version()}", "workloads": {}}
+    report: dict = {
+        "machine": f"{platform.processor() or platform.machine()}, python {platform.python_version()}",
+        "workloads": {},
+    }
     shown = []
     for workload in args.only or sorted(CONTENDERS):
         rounds = args.rounds if workload != "w3" else 4

@@ -11,7 +11,9 @@ if "WORLD_SIZE" not in os.environ:
     # torchrun starts this very file twice.
     environment = dict(os.environ, OMP_NUM_THREADS="1", PFL_PYTORCH_DEVICE="cpu")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29577"]
-    done = subprocess.run([*command, os.path.abspath(__file__), *sys.argv[1:]], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, os.path.abspath(__file__), *sys.argv[1:]], env=environment, capture_output=True, text=True
+    )
     said = [line for line in done.stdout.splitlines() if line.startswith('{"contender"')]
     sys.exit(print(said[0]) if said else done.stderr[-3000:])
 

@@ -1,0 +1,215 @@
+"""The study of adaptive rules: accuracy, bound and noise of every method at the same proven epsilon.
+
+    python benchmarks/methods.py --small     a linear model on a tenth of the data: minutes
+    python benchmarks/methods.py             the papers' networks on all of it: hours
+
+Every method runs certified, in both units, at epsilon 1, 2, 4 and 8, over three seeds, on Fashion-MNIST and CIFAR-10, with the
+same rounds, batches and learning rates within a unit (a fixed bound of 1 is the baseline; nothing is tuned per method). Written
+to results/: methods.json (everything), methods.md (tables and what they say) and methods.svg (curves over rounds). Runs that
+are there already are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from sordino import Federation, Plan, Speed, train
+from sordino.data.sets import load
+from sordino.methods import METHODS
+from sordino.models import build
+
+HERE = Path(__file__).parent
+SEEDS, EPSILONS = (0, 1, 2), (1.0, 2.0, 4.0, 8.0)
+NAMES = [name for name, method in METHODS.items() if method.private and name != "fedmap"]
+UNITS = {
+    "example": {
+        "observer": "secagg-server",
+        "clients": 10,
+        "batch_size": 1024,
+        "lr": 1.0,
+        "server_optimizer": "momentum",
+    },
+    "client": {"observer": "public", "clients": 1000, "cohort": 100, "batch_size": 20, "lr": 0.1},
+}
+
+
+def federation(data: str, clients: int, part: float, seed: int) -> Federation:
+    made = load(data)
+    keep = np.sort(np.random.Generator(np.random.PCG64(0)).permutation(len(made.y))[: int(len(made.y) * part)])
+    from dataclasses import replace
+
+    return Federation.from_dataset(replace(made, x=made.x[keep], y=made.y[keep]), "dirichlet", clients, 1.0, seed)
+
+
+def run(data: str, unit: str, name: str, epsilon: float, seed: int, small: bool) -> dict:
+    settings = dict(UNITS[unit])
+    if unit == "client" and small:
+        settings |= {"clients": 300, "cohort": 60, "batch_size": 10}
+    population = federation(data, settings["clients"], 0.1 if small else 1.0, seed)
+    rounds = 60 if small else 300
+    plan = Plan(
+        data=data, method=name, unit=unit, epsilon=epsilon, rounds=rounds, seed=seed, model="linear", **settings
+    )
+    network = "linear" if small else {"fashion-mnist": "cnn-mnist", "cifar10": "cnn-cifar"}[data]
+    model = build(network, population.input_shape, population.classes, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        speed = Speed(evaluate_every=max(1, rounds // 10), checkpoint_every=rounds)
+        result = train(model, population, plan.replace(model=network), out=Path(folder) / "run", speed=speed)
+    curve = [{k: row.get(k) for k in ("round", "accuracy", "bound", "noise", "moved")} for row in result.metrics]
+    return {
+        "data": data, "unit": unit, "method": name, "epsilon": epsilon, "proven": result.epsilon, "seed": seed,
+        "accuracy": result.accuracy, "multiplier": result.terms.multiplier, "curve": curve,
+    }  # fmt: skip
+
+
+def tables(rows: list[dict]) -> str:
+    """Mean and standard deviation over seeds, a table for each data set and unit."""
+    out = ["# Adaptive rules at the same proven epsilon", ""]
+    for data in dict.fromkeys(r["data"] for r in rows):
+        for unit in dict.fromkeys(r["unit"] for r in rows):
+            here = [r for r in rows if r["data"] == data and r["unit"] == unit]
+            if not here:
+                continue
+            epsilons = sorted({r["epsilon"] for r in here})
+            out += [
+                f"## {data}, {unit} unit",
+                "",
+                "| method | " + " | ".join(f"epsilon {e:g}" for e in epsilons) + " |",
+            ]
+            out += ["|---" * (len(epsilons) + 1) + "|"]
+            for name in dict.fromkeys(r["method"] for r in here):
+                cells = []
+                for e in epsilons:
+                    values = [r["accuracy"] for r in here if r["method"] == name and r["epsilon"] == e]
+                    cells.append(f"{100 * np.mean(values):.1f} ± {100 * np.std(values):.1f}" if values else "-")
+                out.append(f"| {name} | " + " | ".join(cells) + " |")
+            out += ["", verdict(here), ""]
+    return "\n".join(out)
+
+
+def verdict(rows: list[dict]) -> str:
+    """Which rules differ from a fixed bound by more than twice the standard error, over all epsilons, seed by seed."""
+
+    def score(name: str) -> dict[tuple, float]:
+        return {(r["epsilon"], r["seed"]): r["accuracy"] for r in rows if r["method"] == name}
+
+    base = score("dp-fedavg")
+    better, worse = [], []
+    for name in dict.fromkeys(r["method"] for r in rows):
+        mine = score(name)
+        both = [mine[k] - base[k] for k in mine if k in base]
+        if name == "dp-fedavg" or len(both) < 3:
+            continue
+        mean, error = float(np.mean(both)), float(np.std(both, ddof=1) / np.sqrt(len(both)))
+        if abs(mean) > 2 * error:
+            (better if mean > 0 else worse).append(f"{name} ({100 * mean:+.1f} points)")
+    helps = (
+        f"Better than a fixed bound of 1: {', '.join(better)}."
+        if better
+        else "No rule is better than a fixed bound of 1."
+    )
+    hurts = f" Worse: {', '.join(worse)}." if worse else ""
+    return helps + hurts + " The rest cannot be told apart from it with these seeds."
+
+
+COLOURS = "#1b6ca8 #c8553d #588157 #8d5a97 #b08900 #2a9d8f #6c757d #d1495b #386641 #5f0f40 #0081a7 #9a6324".split()
+PANELS = {
+    "accuracy": lambda row: row["accuracy"],
+    "bound": lambda row: row["bound"],
+    "noise over signal": lambda row: row["noise"] / row["moved"] if row["noise"] and row["moved"] else None,
+}
+
+
+def curves(rows: list[dict], epsilon: float) -> str:
+    """Small multiples over rounds, the first seed at one epsilon: a row for each data set and unit, a line for each method."""
+    chosen = [r for r in rows if r["epsilon"] == epsilon and r["seed"] == rows[0]["seed"]]
+    groups = list(dict.fromkeys((r["data"], r["unit"]) for r in chosen))
+    names = list(dict.fromkeys(r["method"] for r in chosen))
+    wide, high, parts = 320, 190, []
+    for line, group in enumerate(groups):
+        for column, (title, value) in enumerate(PANELS.items()):
+            series = {
+                r["method"]: [(c["round"], v) for c in r["curve"] if (v := value(c)) is not None]
+                for r in chosen
+                if (r["data"], r["unit"]) == group
+            }
+            parts.append(
+                _panel(f"{group[0]}, {group[1]} unit: {title}", series, names, column * wide, line * high + 40)
+            )
+    keys = "".join(
+        f'<text x="{10 + 110 * (i % 9)}" y="{14 + 16 * (i // 9)}" fill="{COLOURS[i % len(COLOURS)]}">{name}</text>'
+        for i, name in enumerate(names)
+    )
+    size = f'width="{3 * wide}" height="{len(groups) * high + 50}"'
+    style = 'font-family="sans-serif" font-size="10"'
+    body = keys + "".join(parts)
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}><rect width="100%" height="100%" fill="#fff"/>{body}</svg>'
+
+
+def _panel(title: str, series: dict, names: list[str], left: int, top: int) -> str:
+    points = [p for line in series.values() for p in line]
+    if not points:
+        return ""
+    log = title.endswith(("bound", "signal"))
+    scale = (lambda v: float(np.log10(max(v, 1e-9)))) if log else float
+    xs, ys = [p[0] for p in points], [scale(p[1]) for p in points]
+    low, high = min(ys), max(max(ys), min(ys) + 1e-9)
+
+    def place(x: float, y: float) -> str:
+        return f"{left + 40 + 260 * x / max(xs):.1f},{top + 150 - 120 * (scale(y) - low) / (high - low):.1f}"
+
+    out = [f'<text x="{left + 40}" y="{top + 20}" font-weight="bold">{title}</text>']
+    out.append(f'<path d="M{left + 40},{top + 28}V{top + 152}H{left + 302}" fill="none" stroke="#999"/>')
+    for value, at in ((high, 34), (low, 150)):
+        out.append(f'<text x="{left + 36}" y="{top + at}" text-anchor="end">{10**value if log else value:.2g}</text>')
+    for name, line in series.items():
+        path = "L".join(place(*p) for p in line)
+        out.append(
+            f'<path d="M{path}" fill="none" stroke="{COLOURS[names.index(name) % len(COLOURS)]}" stroke-width="1.3"/>'
+        )
+    return "".join(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--data", nargs="+", default=["fashion-mnist", "cifar10"])
+    parser.add_argument("--units", nargs="+", default=list(UNITS))
+    parser.add_argument("--methods", nargs="+", default=NAMES)
+    parser.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    args = parser.parse_args()
+    results = HERE / "results"
+    results.mkdir(exist_ok=True)
+    path = results / f"methods{'-small' if args.small else ''}.json"
+    rows = json.loads(path.read_text()) if path.exists() else []
+    done = {(r["data"], r["unit"], r["method"], r["epsilon"], r["seed"]) for r in rows}
+    wanted = [
+        (data, unit, name, epsilon, seed)
+        for data in args.data
+        for unit in args.units
+        for epsilon in args.epsilons
+        for name in args.methods
+        for seed in args.seeds
+    ]
+    for i, key in enumerate(wanted):
+        if key in done:
+            continue
+        row = run(*key, small=args.small)
+        rows.append(row)
+        path.write_text(json.dumps(rows))
+        print(f"{i + 1}/{len(wanted)} {' '.join(map(str, key))}: {row['accuracy']:.3f}", file=sys.stderr, flush=True)
+    text = tables(rows)
+    path.with_suffix(".md").write_text(text + "\n")
+    path.with_suffix(".svg").write_text(curves(rows, args.epsilons[len(args.epsilons) // 2]))
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
