@@ -21,9 +21,9 @@ import numpy as np
 
 from sordino.clients.request import ASK, GIVE, Request, Work
 from sordino.engines.base import Engine, Gathered
+from sordino.errors import NotPrivate
 from sordino.federation import sampling
 from sordino.federation.server import Arrays, ServerOptimizer
-from sordino.errors import NotPrivate
 from sordino.privacy import events, mechanisms
 from sordino.privacy.answers import open_answer
 from sordino.privacy.bounds import Bound
