@@ -213,7 +213,8 @@ def test_sharing_out_by_chunks_changes_no_bit(name):
     assert np.array_equal(norms, np.concatenate([p[1] for p in parts]))
     other = PerExample(copy.deepcopy(model))
     big, _ = other.clipped_sum(x, y, bound)
-    assert other.chunk == (1024 if name == "linear" else 128) and np.linalg.norm(big - whole) <= 1e-5 * np.linalg.norm(big)
+    assert other.chunk == (1024 if name == "linear" else 128)
+    assert np.linalg.norm(big - whole) <= 1e-5 * np.linalg.norm(big)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e38])
