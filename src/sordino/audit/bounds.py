@@ -127,24 +127,32 @@ def one_run_gdp(canaries: int, guesses: int, correct: int, delta: float, confide
     between(0, 1, confidence=confidence, delta=delta)
     if correct == 0:
         return 0.0
-    mu = _largest(lambda m: refutes_mu(canaries, guesses, correct, m, 1 - confidence), highest=80.0)
-    return epsilon_of(mu, delta)
+
+    def refuted(mu: float) -> bool:
+        return refutes(canaries, guesses, correct, gaussian_curve(mu), 1 - confidence)
+
+    return epsilon_of(_largest(refuted, highest=80.0), delta)
 
 
-def refutes_mu(canaries: int, guesses: int, correct: int, mu: float, significance: float) -> bool:
-    """Whether mu-GDP makes so many right guesses unlikelier than `significance`.
-
-    Were they that likely, then `right` and `wrong` (the expected right and wrong guesses per canary, from the
-    outcomes with `correct` or more right ones on) could be followed down, one right guess less at a time: the
-    trade-off curve g asks that wrong >= g(right) at each step, and exchanging a right for a wrong guess keeps i wrong
-    = (guesses - i) right. If that adds up to more guesses than were made, they were not that likely.
-    """
+def gaussian_curve(mu: float) -> Callable[[float], float]:
+    """The least chance of a wrong guess that mu-GDP leaves, given that of a right one."""
     from scipy.special import ndtr, ndtri
 
+    return lambda right: float(ndtr(ndtri(right) - mu))
+
+
+def refutes(canaries: int, guesses: int, correct: int, curve: Callable[[float], float], significance: float) -> bool:
+    """Whether a trade-off curve makes so many right guesses unlikelier than `significance`.
+
+    Were they that likely, then `right` and `wrong` (the expected right and wrong guesses per canary, from the outcomes
+    with `correct` or more right ones on) could be followed down, one right guess less at a time: the curve asks that
+    wrong >= curve(right) at each step, and exchanging a right for a wrong guess keeps i wrong = (guesses - i) right.
+    If that adds up to more guesses than were made, they were not that likely.
+    """
     right, wrong = significance * correct / canaries, significance * (guesses - correct) / canaries
     most = guesses / canaries
     for i in range(correct - 1, -1, -1):
-        needed = float(ndtr(ndtri(right) - mu))
+        needed = curve(right)
         if needed <= wrong:
             break
         right = min(1.0, right + i / (guesses - i) * (needed - wrong))

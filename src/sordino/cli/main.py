@@ -20,6 +20,7 @@ COMMANDS = {
     "account": ("sordino.cli.account", "epsilon, multiplier or rounds from the other two"),
     "attack": ("sordino.cli.attack", "membership inference against a finished run, beside what its proof allows"),
     "attacks": ("sordino.cli.attacks", "the attacks, their papers, and what each knows"),
+    "audit": ("sordino.cli.audit", "what the canaries of a run show about its epsilon, from below"),
     "conformance": ("sordino.cli.conformance", "the library audits itself, and catches planted bugs"),
     "methods": ("sordino.cli.methods", "the methods, their papers, and whether they are private as published"),
     "data": ("sordino.cli.data", "list and fetch data sets"),

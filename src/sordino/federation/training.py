@@ -130,7 +130,12 @@ def _train(
     kept = checkpoint.load(folder.checkpoint) if resume else None
     sizes = tuple(p.numel() for p in module.parameters() if p.requires_grad)
     rule = plan.known.build(Setting(plan, sizes, terms.units, terms.multiplier or None))
+    canaries = _canaries(terms, sum(sizes), folder, federation)
+    if canaries is not None:
+        federation = canaries.population(federation)
     engine, work, theta = start(module, federation, plan, rule, speed, loss)
+    if canaries is not None:
+        engine, rule = canaries.join(engine, work, rule, kept[0].round if kept else 0)
     ledger = _ledger(folder, terms, kept, resume)
     try:
         rounds = Round(terms, rule, engine, work, ledger)
@@ -152,7 +157,7 @@ def _train(
             aborted = 0
             row = _metrics(model, facts, terms, engine, speed, time.perf_counter() - started)
             if speed.checkpoints(model.round, plan.rounds):
-                checkpoint.save(folder.checkpoint, model, {"ledger": ledger.head})
+                _checkpoint(folder, model, ledger, canaries)
             if speed.keeps(model.round):
                 checkpoint.keep(folder.models, model)
             row["spent"] = ledger.filter.share
@@ -163,7 +168,9 @@ def _train(
                 on_round(_progress(row, terms, ledger.filter))
         engine.theta[:] = model.theta
         accuracy = _last_accuracy(history, model.round, engine)
-        checkpoint.save(folder.checkpoint, model, {"ledger": ledger.head})
+        _checkpoint(folder, model, ledger, canaries)
+        if canaries is not None:
+            canaries.finish(theta, model.theta)
         repeated = sum(grant.attempt > 1 for grant in ledger.grants)
         simulated = getattr(engine, "simulated", True)
         statement = state(terms, model, stopped, ledger.filter.share, repeated, simulated)
@@ -172,6 +179,24 @@ def _train(
         ledger.close()
         engine.close()
     return _finish(module, terms, folder, model, statement, accuracy, history)
+
+
+def _canaries(terms: Terms, dimension: int, folder: RunFolder, federation: Federation) -> Any:
+    """The canaries that the plan asks for, or None."""
+    if not terms.plan.canaries:
+        return None
+    from sordino.audit.inserting import Inserted
+
+    return Inserted(terms, dimension, folder.path, federation)
+
+
+def _checkpoint(folder: RunFolder, model: Model, ledger: Ledger, canaries: Any) -> None:
+    """What was kept of the canaries goes first: whichever checkpoint survives a crash finds its match."""
+    if canaries is not None:
+        canaries.save(model.round)
+    checkpoint.save(folder.checkpoint, model, {"ledger": ledger.head})
+    if canaries is not None:
+        canaries.tidy(model.round)
 
 
 def _ledger(folder: RunFolder, terms: Terms, kept: Any, resume: bool) -> Ledger:

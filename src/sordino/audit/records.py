@@ -1,0 +1,93 @@
+"""Canary records, for the example unit pooled: examples that nobody would learn from but by heart.
+
+`mislabelled` ones are examples of the public test set under a wrong label, `random` ones are noise under a random
+label. They go through the same gradients and the same clipping as real records. What an attacker without access to
+the rounds looks at is how much their loss fell in training (Steinke et al. 2023, black box); this shows less than a
+direction does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sordino.audit.canaries import Canaries
+from sordino.clients.request import Request
+from sordino.errors import BadInput
+from sordino.privacy.randomness import SERVER, stream
+
+if TYPE_CHECKING:
+    from sordino.federation.population import Federation
+
+KINDS = ("mislabelled", "random")
+
+
+@dataclass(frozen=True)
+class Records:
+    """The canaries' examples, and where the first of them lies in the pooled data."""
+
+    x: np.ndarray
+    y: np.ndarray
+    first: int
+
+    @classmethod
+    def make(cls, canaries: Canaries, kind: str, federation: Federation) -> Records:
+        if federation.x is None or federation.y is None or federation.y.ndim > 1:
+            raise BadInput(f"canaries of kind {kind} need data with one label per example that is held; use direction.")
+        draw = stream(canaries.secret, 0, SERVER, "canary records")
+        if kind == "mislabelled":
+            x, y = _test_examples(federation, canaries.count, draw)
+            y = (y + draw.integers(1, federation.classes, len(y))) % federation.classes
+        else:
+            x = _noise(federation.x, canaries.count, draw)
+            y = draw.integers(federation.classes, size=canaries.count)
+        return cls(x, y.astype(np.int64), len(federation.x))
+
+    def behind(self, federation: Federation) -> Federation:
+        return federation.followed_by(self.x, self.y)
+
+    def give(self, work: Any, request: Request, which: np.ndarray, out: np.ndarray) -> None:
+        """The clipped gradients of these canaries, by the work that does the same for real records."""
+        from sordino.clients.pooled import Chunk
+        from sordino.engines.inprocess import one_thread
+
+        if len(which):
+            with one_thread():
+                work.give(request, Chunk(self.first + which), out)
+
+    def scores(self, site: Any, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """By how much each canary's loss fell."""
+        return self._losses(site, start) - self._losses(site, end)
+
+    def _losses(self, site: Any, theta: np.ndarray) -> np.ndarray:
+        import torch
+
+        site.flat.load(theta)
+        site.flat.model.eval()
+        with torch.no_grad():
+            x, y = site.rows(self.first + np.arange(len(self.y)))
+            losses = site.losses(site.flat.model(x), y)
+        site.flat.model.train()
+        return losses.cpu().numpy().astype(np.float64)
+
+
+def _test_examples(federation: Federation, count: int, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    held = federation.raw_test
+    if held is None or len(held[1]) < count:
+        have = 0 if held is None else len(held[1])
+        raise BadInput(
+            f"{count} mislabelled canaries need as many public test examples, and there are {have}; use random."
+        )
+    rows = draw.choice(len(held[1]), count, replace=False)
+    return np.asarray(held[0])[rows], np.asarray(held[1])[rows]
+
+
+def _noise(like: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:
+    shape = (count, *like.shape[1:])
+    if like.dtype == np.uint8:
+        return draw.integers(256, size=shape, dtype=np.uint8)
+    if like.dtype.kind != "f":
+        raise BadInput("random canaries are for numbers, not for tokens; use direction.")
+    return draw.random(shape).astype(like.dtype)

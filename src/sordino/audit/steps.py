@@ -1,0 +1,110 @@
+"""Canaries of the example unit, local: a client that holds nothing else runs DP-SGD, by the code of those that do.
+
+It is as large as the client that the proof is about, the one that is charged most, so that its canaries are drawn at
+that client's rate for as many steps. If one such client cannot hold them all, there are several. What every step
+releases is looked at; nothing of it enters the model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from sordino.audit import watching
+from sordino.clients.dpsgd import LocalSteps
+from sordino.clients.pooled import record_rate
+from sordino.clients.request import Request
+from sordino.federation import sampling
+from sordino.privacy.bounds import Bound
+from sordino.rules.base import Asked, Rule, Seen, State
+from sordino.rules.query import Answer
+
+if TYPE_CHECKING:
+    from sordino.audit.inserting import Inserted
+
+
+class CanarySteps(LocalSteps):
+    """The clients of canaries; see `LocalSteps` for what they do."""
+
+    def __init__(self, inserted: Inserted, work: Any, rule: Rule) -> None:
+        super().__init__(work.site, work.theta, _Watched(rule, self))
+        self.inserted = inserted
+        self.size = inserted.terms._worst(inserted.terms.multiplier_of(1))
+        self.site = _Slots(work.site, self.size)  # type: ignore[assignment]
+        self.per_example = _Directions(self)  # type: ignore[assignment]
+        self.holder = 0
+
+    def run(self, request: Request) -> None:
+        """The round of each such client whose turn it is: with a certain real one, so no oftener than the busiest."""
+        cohort = set(sampling.draw(self.plan, request.round).tolist())
+        for holder in range(-(-self.inserted.canaries.count // self.size)):
+            if holder % self.plan.clients in cohort:
+                self.holder = holder
+                self.give(request, self.plan.clients + holder, np.zeros(self.theta.size, np.int64))
+
+    @property
+    def units(self) -> float:
+        """What a client of that size divides its sums by."""
+        return record_rate(self.plan.batch_size, self.size, self.plan.sampling) * self.size
+
+
+class _Directions:
+    """Gradients of canaries: given directions, clipped by the real bound. They say nothing about their norms."""
+
+    def __init__(self, steps: CanarySteps) -> None:
+        self.steps, self.canaries = steps, steps.inserted.canaries
+
+    def norms(self, x: torch.Tensor, y: torch.Tensor, *_: Any) -> np.ndarray:
+        return np.zeros(0)
+
+    def clipped_sum(self, x: torch.Tensor, y: torch.Tensor, bound: Bound) -> tuple[np.ndarray, np.ndarray]:
+        total = np.zeros(self.canaries.dimension)
+        for slot in x.tolist():
+            canary = self.steps.holder * self.steps.size + slot
+            sign = self.steps.inserted.sign(canary) if canary < self.canaries.count else 0
+            if sign:
+                total += bound.clip(sign * self.canaries.update(canary, bound))
+        return total, np.zeros(0)
+
+
+class _Watched:
+    """The plan's rule; what each step releases is noted for the audit."""
+
+    def __init__(self, rule: Rule, steps: CanarySteps) -> None:
+        self.rule, self.steps = rule, steps
+
+    def init(self) -> State:
+        return self.rule.init()
+
+    def query(self, state: State) -> Asked:
+        return self.rule.query(state)
+
+    def bound(self, state: State, answer: Answer | None) -> Bound:
+        return self.rule.bound(state, answer)
+
+    def observe(self, state: State, seen: Seen) -> State:
+        steps, inserted = self.steps, self.steps.inserted
+        mine = np.arange(inserted.canaries.count) // steps.size == steps.holder
+        total = watching.in_sum_space(seen.mean, seen.bound) * steps.units
+        inserted.watch.note(total, seen.bound, np.asarray(seen.noise) * steps.units, mine)
+        return self.rule.observe(state, seen)
+
+
+class _Slots:
+    """A site whose clients hold numbered slots instead of records."""
+
+    def __init__(self, site: Any, size: int) -> None:
+        self.flat, self.losses, self.device, self.plan = site.flat, site.losses, site.device, site.plan
+        self.federation = self
+        self._size = size
+
+    def size(self, k: int) -> int:
+        return self._size
+
+    def client(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.arange(self._size), torch.zeros(self._size, dtype=torch.int64)
+
+    def seed_layers(self, round: int, item: int) -> None:
+        """No layer is run."""

@@ -1,0 +1,117 @@
+"""What an audit keeps of a run: how much each released value looks like each canary.
+
+Released values only. For every canary the log likelihood ratio of "it contributes" against "it does not" is added up
+over the rounds, as an observer of all of them would have it; and the whitened releases are added up, coordinate by
+coordinate, so that their cosine with a direction that was not used has its exact distribution.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sordino.audit.canaries import Canaries
+from sordino.errors import BadInput
+from sordino.privacy.bounds import Bound, Coordinates, Grouped
+
+FILE = "canaries.json"
+
+
+class Watch:
+    """The sums of one run so far."""
+
+    def __init__(self, canaries: Canaries, rate: float, opposite: bool, folder: Path) -> None:
+        """`opposite`: a canary that does not contribute gives its opposite instead of nothing (replace-one)."""
+        self.canaries, self.rate, self.folder, self.opposite = canaries, rate, folder, opposite
+        self.ratio = np.zeros(canaries.count)
+        self.matched = np.zeros(canaries.dimension)
+        self.releases = 0
+        self.even = True  # every direction was scaled as a whole
+
+    def note(self, value: np.ndarray, bound: Bound, std: float | np.ndarray, visible: np.ndarray | None = None) -> None:
+        """A noisy sum in the space where it was clipped, and its noise. `visible`: who is known to have taken part."""
+        shifts, count = self.canaries.shifts(bound), self.canaries.sums
+        self.even &= not isinstance(bound, Grouped)
+        if bound.norm_kind == "l1":
+            scale = np.asarray(std) / np.sqrt(2)
+            there, opposite = (count((np.abs(value) - np.abs(value - s)) / scale) for s in (shifts, -shifts))
+        else:
+            white, shape = value / std, shifts / std
+            along, power = count(white * shape), count(shape**2)
+            there, opposite = along - power / 2, -along - power / 2
+            weight = np.append(np.sqrt(power) * (1 if visible is None else visible), 0.0)
+            self.matched += white * weight[self.canaries.owner]
+        ratio = _mixed(there, self.rate) - (_mixed(opposite, self.rate) if self.opposite else 0.0)
+        self.ratio += ratio if visible is None else np.where(visible, ratio, 0.0)
+        self.releases += 1
+
+    def cosines(self, vector: np.ndarray) -> np.ndarray:
+        """Of each canary's direction with `vector` on its own coordinates."""
+        lengths = np.sqrt(self.canaries.sums(vector**2))
+        along = self.canaries.sums(vector * self.canaries.direction)
+        return np.divide(along, lengths, out=np.zeros(len(along)), where=lengths > 0)
+
+    # ---- files -------------------------------------------------------------------------------------------------------
+
+    def save(self, round: int) -> None:
+        """Before the checkpoint of this round, so that whichever of the two survives a crash has its match."""
+        out = io.BytesIO()
+        np.savez(out, ratio=self.ratio, matched=self.matched, releases=np.array(self.releases))
+        _write(self._at(round), out.getvalue())
+
+    def tidy(self, round: int) -> None:
+        """After it: what belongs to earlier checkpoints can go."""
+        for old in self.folder.glob("checkpoint/canaries-*.npz"):
+            if old != self._at(round):
+                old.unlink()
+
+    def load(self, round: int) -> None:
+        try:
+            with np.load(self._at(round), allow_pickle=False) as kept:
+                self.ratio, self.matched = kept["ratio"], kept["matched"]
+                self.releases = int(kept["releases"])
+        except (OSError, KeyError, ValueError) as error:
+            raise BadInput(f"what was kept of the canaries cannot be read ({error}); start a new run.") from None
+
+    def _at(self, round: int) -> Path:
+        return self.folder / "checkpoint" / f"canaries-{round}.npz"
+
+
+def write(folder: Path, content: dict[str, Any]) -> None:
+    """The canaries' secrets and scores, for the owner of the folder only."""
+    _write(folder / FILE, (json.dumps(content) + "\n").encode())
+
+
+def read(folder: Path) -> dict[str, Any]:
+    try:
+        return json.loads((folder / FILE).read_text())
+    except FileNotFoundError:
+        raise BadInput(
+            f"{folder} holds no canaries; train with --canaries N (1000 can show an epsilon of 5 or so) and audit that run."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{folder / FILE} cannot be read ({error}); restore it, or train again.") from None
+
+
+def _write(path: Path, blob: bytes) -> None:
+    aside = path.with_name(path.name + ".new")
+    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(blob)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+
+
+def in_sum_space(mean: np.ndarray, bound: Bound) -> np.ndarray:
+    """Undo what `bound.decode` did to a released mean."""
+    return (mean - bound.mean) / bound.scale if isinstance(bound, Coordinates) else mean
+
+
+def _mixed(ratio: np.ndarray, rate: float) -> np.ndarray:
+    """The log likelihood ratio when the canary takes part with this probability only."""
+    return ratio if rate == 1 else np.logaddexp(np.log1p(-rate), np.log(rate) + ratio)
