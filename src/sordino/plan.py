@@ -24,7 +24,7 @@ OPTIMIZERS = ("sgd", "momentum", "adam")
 MECHANISMS = ("gaussian", "laplace")
 PARTITIONS = ("iid", "dirichlet", "shards", "natural")
 WEIGHTS = ("uniform", "size")
-CANARIES = ("direction", "mislabelled", "random")
+CANARIES = ("turning", "steady", "mislabelled", "random")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Plan:
     server_momentum: float = 0.9
     # chance
     canaries: int = 0
-    canary: str = "direction"  # or records, in the example unit pooled: mislabelled or random
+    canary: str = "turning"  # or steady; or records, in the example unit pooled: mislabelled, random
     seed: int = 0
     secure: bool = False  # noise from the operating system's secure source; never repeatable
 
@@ -146,8 +146,8 @@ class Plan:
             raise BadInput(f"pooled clients take no local steps, so optimizer {self.optimizer} has no use: set server_optimizer.")
         if self.canaries and not self.private:
             raise BadInput(f"method {self.method} has no bound for canaries to reach; use a private method, or canaries 0.")
-        if self.canary != "direction" and self.canaries and not self.pooled:
-            raise BadInput(f"canaries of kind {self.canary} are records, for the example unit pooled; use direction.")
+        if self.canary in CANARIES[2:] and self.canaries and not self.pooled:
+            raise BadInput(f"canaries of kind {self.canary} are records, for the example unit pooled; use turning.")
 
     # ---- what follows from the fields ------------------------------------------------------------------------------------
 

@@ -5,10 +5,13 @@ only the auditor knows, contribute; the audit tries to tell which. A contributio
 canary's own and reaches far beyond the bound, so that clipping brings it to exactly the bound: nothing a real unit
 can do is easier to notice.
 
-The coordinates of the model are dealt out among the canaries at random, and each direction is uniform on the sphere
-of its own coordinates (for Laplace noise: a single one of them). Directions are thus orthogonal, and looking for all
-of them costs one pass over the model. And a direction that was not used has a known distribution of cosines with
-whatever was released (Andrew et al. 2023 draw from the whole sphere; the null is the same, in fewer dimensions).
+The coordinates of the model are dealt out among the canaries at random, and each direction is uniform on the sphere of
+its own coordinates (for Laplace noise: a single one of them). Directions are thus orthogonal, and looking for all of
+them costs one pass over the model. And a direction that was not used has a known distribution of cosines with whatever
+was released (Andrew et al. 2023 draw from the whole sphere; the null is the same, in fewer dimensions).
+
+`turning` canaries point forwards or backwards by a secret coin for each round, so that what real units give round after
+round does not drown them; only an observer of all rounds can see them. `steady` ones also show in the final model.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ class Canaries:
     dimension: int
     secret: int
     single: bool = False  # one coordinate each: the worst direction for Laplace noise
+    turning: bool = False  # forwards or backwards, by a coin for each round
 
     def __post_init__(self) -> None:
         if self.count > self.dimension:
@@ -79,13 +83,23 @@ class Canaries:
 
     # ---- what they do ------------------------------------------------------------------------------------------------
 
-    def update(self, canary: int, bound: Bound) -> np.ndarray:
+    def signs(self, round: int) -> np.ndarray:
+        """Which way each canary points in this round. Turning, it cannot be mistaken for what the others always give."""
+        if not self.turning:
+            return np.ones(self.count)
+        return np.where(stream(self.secret, round, SERVER, "canary signs").random(self.count) < 0.5, -1.0, 1.0)
+
+    def update(self, canary: int, bound: Bound, round: int) -> np.ndarray:
         """What a canary gives before clipping: far beyond the bound, in the space where it clips."""
-        v = FAR * bound.size * np.where(self.owner == canary, self.direction, 0.0)
+        length = FAR * bound.size * self.signs(round)[canary]
+        v = length * np.where(self.owner == canary, self.direction, 0.0)
         return bound.mean + bound.scale * v if isinstance(bound, Coordinates) else v
 
-    def shifts(self, bound: Bound) -> np.ndarray:
+    def shifts(self, bound: Bound, round: int) -> np.ndarray:
         """What each canary adds to the sum after clipping, all in one vector."""
+        return self._clipped(bound) * self._per_owner(self.signs(round))
+
+    def _clipped(self, bound: Bound) -> np.ndarray:
         if not isinstance(bound, Grouped):
             if bound.norm_kind == "l1":
                 return bound.size * self.direction / self._per_owner(self.sums(np.abs(self.direction)))
@@ -94,10 +108,8 @@ class Canaries:
         cell = np.maximum(self.owner, 0) * len(bound.sizes) + group
         squares = np.bincount(cell, self.direction**2, minlength=self.count * len(bound.sizes))
         norms = np.sqrt(squares)[cell]
-        return (
-            np.divide(self.direction, norms, out=np.zeros(self.dimension), where=norms > 0)
-            * np.array(bound.bounds)[group]
-        )
+        unit = np.divide(self.direction, norms, out=np.zeros(self.dimension), where=norms > 0)
+        return unit * np.array(bound.bounds)[group]
 
     def _per_owner(self, values: np.ndarray) -> np.ndarray:
         return np.where(self.owner < 0, 1.0, values[self.owner])

@@ -26,6 +26,7 @@ import numpy as np
 from sordino.audit import canaries as who
 from sordino.audit import watching
 from sordino.audit.canaries import Canaries
+from sordino.audit.records import KINDS, Records
 from sordino.clients.request import GIVE, Request
 from sordino.clients.whole import WholeUpdates
 from sordino.engines.base import Engine, Gathered
@@ -51,11 +52,10 @@ class Inserted:
         kept = watching.read(folder) if (folder / watching.FILE).exists() else None
         secret = _secret(plan) if kept is None else kept["secret"]
         self.terms, self.plan, self.folder = terms, plan, folder
-        self.canaries = Canaries(plan.canaries, dimension, secret, single=plan.mechanism == "laplace")
-        self.records: Any = None
-        if plan.canary != "direction":
-            from sordino.audit.records import Records
-
+        single, turning = plan.mechanism == "laplace", plan.canary == "turning"
+        self.canaries = Canaries(plan.canaries, dimension, secret, single, turning)
+        self.records: Records | None = None
+        if plan.canary in KINDS:
             self.records = Records.make(self.canaries, plan.canary, federation)
         rate = who.rate_of(plan, terms.record_rate(terms.public.examples) if plan.pooled else 1.0)
         if plan.local:
@@ -95,7 +95,8 @@ class Inserted:
             scores["final-model"] = self.records.scores(self._work.site, start, end).tolist()
         else:
             scores["all-rounds"] = watch.ratio.tolist()
-            scores["final-model"] = watch.cosines(end.astype(np.float64) - start).tolist()
+            if not self.canaries.turning and not self.plan.local and self.plan.noise != Noise.LOCAL:
+                scores["final-model"] = watch.cosines(end.astype(np.float64) - start).tolist()
         whole = self.records is None and not watch.opposite and not self.canaries.single and watch.even
         cosines = watch.cosines(watch.matched).tolist() if whole else None
         self._write({"scores": scores, "cosines": cosines, "releases": watch.releases})
@@ -138,7 +139,7 @@ class _Watching:
             if who.seen(plan):
                 visible = self.inserted.canaries.cohort(plan, seen.round, watch.rate)
             total = watching.in_sum_space(seen.mean, seen.bound) * self.denominator
-            watch.note(total, seen.bound, np.asarray(seen.noise) * self.denominator, visible)
+            watch.note(seen.round, total, seen.bound, np.asarray(seen.noise) * self.denominator, visible)
         return self.rule.observe(state, seen)
 
 
@@ -187,7 +188,7 @@ class _CanaryEngine:
             if self.clients is not None:
                 self.clients.message(request, int(k), sign, bound, codes)
             else:
-                codes += request.grid.encode(bound.clip(sign * canaries.update(int(k), bound)))
+                codes += request.grid.encode(bound.clip(sign * canaries.update(int(k), bound, request.round)))
 
     def _messages(self, request: Request, there: np.ndarray) -> None:
         """Each canary's own message, with its noise in full, as a server sees it."""
@@ -199,7 +200,7 @@ class _CanaryEngine:
             self.clients.message(alone, int(k), self.inserted.sign(int(k)), request.bound, codes)
             value = np.where(canaries.owner == k, request.grid.decode(codes), value)
         visible = np.isin(np.arange(canaries.count), there)
-        watch.note(value, request.bound, request.bound.std(request.multiplier), visible)
+        watch.note(request.round, value, request.bound, request.bound.std(request.multiplier), visible)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)  # all else is the engine's own
@@ -220,7 +221,7 @@ class _CanaryClients(WholeUpdates):
 
     def update(self, round: int, item: int) -> np.ndarray:
         assert self.bound is not None
-        return self.sign * self.canaries.update(item - self.plan.clients, self.bound)
+        return self.sign * self.canaries.update(item - self.plan.clients, self.bound, round)
 
 
 def _secret(plan: Any) -> int:

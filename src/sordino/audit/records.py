@@ -35,7 +35,7 @@ class Records:
     @classmethod
     def make(cls, canaries: Canaries, kind: str, federation: Federation) -> Records:
         if federation.x is None or federation.y is None or federation.y.ndim > 1:
-            raise BadInput(f"canaries of kind {kind} need data with one label per example that is held; use direction.")
+            raise BadInput(f"canaries of kind {kind} need data with one label per example that is held; use turning.")
         draw = stream(canaries.secret, 0, SERVER, "canary records")
         if kind == "mislabelled":
             x, y = _test_examples(federation, canaries.count, draw)
@@ -89,5 +89,5 @@ def _noise(like: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarra
     if like.dtype == np.uint8:
         return draw.integers(256, size=shape, dtype=np.uint8)
     if like.dtype.kind != "f":
-        raise BadInput("random canaries are for numbers, not for tokens; use direction.")
+        raise BadInput("random canaries are for numbers, not for tokens; use turning.")
     return draw.random(shape).astype(like.dtype)

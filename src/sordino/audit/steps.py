@@ -34,14 +34,14 @@ class CanarySteps(LocalSteps):
         self.size = inserted.terms._worst(inserted.terms.multiplier_of(1))
         self.site = _Slots(work.site, self.size)  # type: ignore[assignment]
         self.per_example = _Directions(self)  # type: ignore[assignment]
-        self.holder = 0
+        self.holder, self.round = 0, 0
 
     def run(self, request: Request) -> None:
         """The round of each such client whose turn it is: with a certain real one, so no oftener than the busiest."""
         cohort = set(sampling.draw(self.plan, request.round).tolist())
         for holder in range(-(-self.inserted.canaries.count // self.size)):
             if holder % self.plan.clients in cohort:
-                self.holder = holder
+                self.holder, self.round = holder, request.round
                 self.give(request, self.plan.clients + holder, np.zeros(self.theta.size, np.int64))
 
     @property
@@ -65,7 +65,7 @@ class _Directions:
             canary = self.steps.holder * self.steps.size + slot
             sign = self.steps.inserted.sign(canary) if canary < self.canaries.count else 0
             if sign:
-                total += bound.clip(sign * self.canaries.update(canary, bound))
+                total += bound.clip(sign * self.canaries.update(canary, bound, self.steps.round))
         return total, np.zeros(0)
 
 
@@ -88,7 +88,7 @@ class _Watched:
         steps, inserted = self.steps, self.steps.inserted
         mine = np.arange(inserted.canaries.count) // steps.size == steps.holder
         total = watching.in_sum_space(seen.mean, seen.bound) * steps.units
-        inserted.watch.note(total, seen.bound, np.asarray(seen.noise) * steps.units, mine)
+        inserted.watch.note(seen.round, total, seen.bound, np.asarray(seen.noise) * steps.units, mine)
         return self.rule.observe(state, seen)
 
 

@@ -33,9 +33,11 @@ class Watch:
         self.releases = 0
         self.even = True  # every direction was scaled as a whole
 
-    def note(self, value: np.ndarray, bound: Bound, std: float | np.ndarray, visible: np.ndarray | None = None) -> None:
+    def note(
+        self, round: int, value: np.ndarray, bound: Bound, std: float | np.ndarray, visible: np.ndarray | None = None
+    ) -> None:
         """A noisy sum in the space where it was clipped, and its noise. `visible`: who is known to have taken part."""
-        shifts, count = self.canaries.shifts(bound), self.canaries.sums
+        shifts, count = self.canaries.shifts(bound, round), self.canaries.sums
         self.even &= not isinstance(bound, Grouped)
         if bound.norm_kind == "l1":
             scale = np.asarray(std) / np.sqrt(2)
@@ -44,8 +46,8 @@ class Watch:
             white, shape = value / std, shifts / std
             along, power = count(white * shape), count(shape**2)
             there, opposite = along - power / 2, -along - power / 2
-            weight = np.append(np.sqrt(power) * (1 if visible is None else visible), 0.0)
-            self.matched += white * weight[self.canaries.owner]
+            weight = self.canaries.signs(round) * np.sqrt(power) * (1 if visible is None else visible)
+            self.matched += white * np.append(weight, 0.0)[self.canaries.owner]
         ratio = _mixed(there, self.rate) - (_mixed(opposite, self.rate) if self.opposite else 0.0)
         self.ratio += ratio if visible is None else np.where(visible, ratio, 0.0)
         self.releases += 1
