@@ -12,6 +12,7 @@ from typing import Any
 
 from sordino.audit.scripted import JUST_WITHIN, Script
 from sordino.audit.statistics import NAMES
+from sordino.audit.worlds import Stage
 from sordino.methods import METHODS, Method
 from sordino.plan import Plan
 
@@ -60,6 +61,9 @@ class Case:
 
     def plan(self) -> Plan:
         return Plan(**(BASE | dict(self.settings)))
+
+    def stage(self) -> Stage:
+        return Stage(self.plan(), self.script, self.dimension, self.resumes)
 
     @property
     def name(self) -> str:

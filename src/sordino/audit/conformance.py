@@ -5,9 +5,8 @@ Every row plays two neighbouring worlds many times (`worlds`), lets an attack be
 
     certified    every case (`cases`); a bound above the proven epsilon is a failure. The confidence of each row is such
                  that all of them together err with a probability of at most 1 - `CONFIDENCE`
-    mutation     every bug (`mutations`), at `CONFIDENCE` each; caught if the bound exceeds what the broken code calls
-    proven published    methods whose printed epsilon does not hold (`cases.PUBLISHED`); refuted if the bound exceeds
-    the claim
+    mutation     every bug (`mutations`), at `CONFIDENCE` each; caught if the bound exceeds what the broken code proves
+    published    methods whose printed epsilon does not hold (`cases.PUBLISHED`); refuted if the bound exceeds the claim
 """
 
 from __future__ import annotations
@@ -69,7 +68,8 @@ class Task:
     def __call__(self) -> Row:
         started = time.perf_counter()
         with _planted(self.bug):
-            stage, without, with_it = play(self.case, self.runs, self.seed)
+            stage = self.case.stage()
+            without, with_it = play(stage, self.case.statistics, self.runs, self.seed)
             spent, claimed = stage.terms.spent, stage.terms.claimed
         outcome = thresholds.split(without, with_it, spent.delta, self.confidence, gdp=spent.accountant == "gdp")
         lower = outcome.epsilon
@@ -93,19 +93,18 @@ class Task:
         )
 
 
-def play(case: Case, runs: int, seed: int) -> tuple[Any, np.ndarray, np.ndarray]:
-    """The stage, and the statistics [runs, statistics] of the world without the target and of the one with it."""
-    from sordino.audit.worlds import Stage, exposed
+def play(stage: Any, kept: Sequence[int], runs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Statistics [runs, statistics] of the world without the target, and of the one with it."""
+    from sordino.audit.worlds import exposed
 
-    stage = Stage(case.plan(), case.script, case.dimension, case.resumes)
-    rate, laplace, kept = exposed(stage.plan), stage.plan.mechanism == "laplace", case.statistics
+    rate, laplace = exposed(stage.plan), stage.plan.mechanism == "laplace"
     # Seeds are 32 bits of the row's and a number for each run of either world: no two runs share their noise.
     worlds = []
     for present in (False, True):
         first = (seed << 32) + (1 << 31) * present
         rows = [statistics(stage.play(present, first + i), rate, laplace) for i in range(runs)]
         worlds.append(np.array(rows)[:, kept])
-    return stage, worlds[0], worlds[1]
+    return worlds[0], worlds[1]
 
 
 def conformance(
@@ -188,10 +187,11 @@ class _Seeds:
         worlds: list[tuple[np.ndarray, np.ndarray]] = []
         failures = 0
         single = 1 - (1 - CONFIDENCE) / (self.cases * len(self.seeds))
+        stage = self.case.stage()
+        spent = stage.terms.spent
+        gdp = spent.accountant == "gdp"
         for seed in self.seeds:
-            stage, without, with_it = play(self.case, self.runs, seed)
-            spent = stage.terms.spent
-            gdp = spent.accountant == "gdp"
+            without, with_it = play(stage, self.case.statistics, self.runs, seed)
             failures += thresholds.split(without, with_it, spent.delta, single, gdp).epsilon > spent.epsilon
             worlds.append((without, with_it))
         pooled = [np.concatenate([world[i] for world in worlds]) for i in (0, 1)]
@@ -222,12 +222,9 @@ def _planted(bug: int | None) -> Any:
 
 def _refused(bug: int) -> bool:
     """Whether the library's own checks stop the bug, when they are left in place."""
-    from sordino.audit.worlds import Stage
-
-    case = _bug(bug).case
     with _bug(bug).planted(armed=True):
         try:
-            Stage(case.plan(), case.script, case.dimension, case.resumes).play(True, 0)
+            _bug(bug).case.stage().play(True, 0)
         except NotPrivate:
             return True
     return False
