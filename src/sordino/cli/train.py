@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 from typing import Any
 
+from sordino.cli.numbers import count, number
 from sordino.errors import BadInput
 from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
 from sordino.privacy.words import Observer, Relation, Sampling, Unit, Variant
@@ -67,14 +67,16 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--plan", metavar="FILE", help="a plan.toml; options given besides override it")
     for name, kind, choices, text in FIELDS:
         metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
-        parser.add_argument(f"--{name.replace('_', '-')}", type=_number(name, kind), metavar=metavar, help=text)
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method's rule")
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=text)
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method's rule"
+    )
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
     parser.add_argument("--engine", default="auto", help="auto, in-process or workers; changes speed only")
-    parser.add_argument("--workers", type=_number("workers", int), default=0, help="worker processes (0: one per core)")
-    parser.add_argument("--evaluate-every", type=_number("evaluate-every", int), default=0, metavar="ROUNDS")
+    parser.add_argument("--workers", default=0, help="worker processes (0: one per core)")
+    parser.add_argument("--evaluate-every", default=0, metavar="ROUNDS")
     keep = "keep the released model of every so many rounds, for attacks that watch several"
-    parser.add_argument("--keep-models", type=_number("keep-models", int), default=0, metavar="ROUNDS", help=keep)
+    parser.add_argument("--keep-models", default=0, metavar="ROUNDS", help=keep)
     parser.add_argument("--out", metavar="FOLDER", help="run folder (default: a new one under runs/)")
     parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
     parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard scalars into the run folder")
@@ -93,7 +95,8 @@ def run(args: argparse.Namespace) -> int:
         out: Any = folder.path
     else:
         plan, out = plan_from(args), args.out
-    speed = Speed(args.engine, args.workers, args.evaluate_every, keep_models=args.keep_models)
+    workers, every, keep = (count(args, name) or 0 for name in ("workers", "evaluate_every", "keep_models"))
+    speed = Speed(args.engine, workers, every, keep_models=keep)
 
     from sordino.cli.progress import bar
     from sordino.federation.assembly import assemble
@@ -114,8 +117,10 @@ def plan_from(args: argparse.Namespace) -> Plan:
     from sordino.federation.assembly import complete
 
     given: dict[str, Any] = read_toml(args.plan) if args.plan else {}
-    names = [f.name for f in dataclasses.fields(Plan)]
-    given |= {n: getattr(args, n) for n in names if getattr(args, n, None) is not None}
+    read: dict[Any, Any] = {int: count, float: number, str: getattr}
+    given |= {name: value for name, kind, _, _ in FIELDS if (value := read[kind](args, name)) is not None}
+    if args.secure:
+        given["secure"] = True
     options = dict(given.get("options", {}))
     for pair in args.option:
         name, sign, value = pair.partition("=")
@@ -128,21 +133,6 @@ def plan_from(args: argparse.Namespace) -> Plan:
     if options:
         given["options"] = options
     return Plan.from_json(complete(given))
-
-
-def _number(name: str, kind: Any) -> Any:
-    """argparse's own message for a bad number does not say what would do; ours does."""
-    if kind is str:
-        return str
-
-    def parse(text: str) -> Any:
-        try:
-            return kind(text)
-        except ValueError:
-            word = "a whole number" if kind is int else "a number"
-            raise BadInput(f"{name.replace('_', '-')} must be {word}, not {text!r}.") from None
-
-    return parse
 
 
 def _tell(result: Any) -> None:

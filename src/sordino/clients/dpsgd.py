@@ -7,6 +7,7 @@ runs the rule of the bound by itself, from the state that the server sent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ class LocalSteps:
         out += request.grid.round(flat.theta.cpu().numpy().astype(np.float64) - self.theta)
         return state
 
-    def shares(self, items: list[int]) -> int:
+    def shares(self, items: Sequence[int]) -> int:
         return len(items)
 
     def ask(self, request: Request, item: int) -> np.ndarray:
@@ -97,4 +98,3 @@ class LocalSteps:
         else:
             told, _ = mechanisms.release_query(raw, query.norm, std, noise)
         return Answer(told.value, units, std or 0.0)
-

@@ -33,7 +33,7 @@ class ConvPool(torch.autograd.Function):
         return out.permute(0, 3, 1, 2)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         native = library()
         assert native is not None
         x, weight, out, which = ctx.saved_tensors
@@ -79,7 +79,12 @@ def fuse(traced: fx.GraphModule) -> int:
         if not _is_pool_by_two(node, layers):
             continue
         conv = node.args[0]
-        if not (isinstance(conv, fx.Node) and conv.op == "call_module" and len(conv.users) == 1 and _fits(layers[conv.target])):
+        if not (
+            isinstance(conv, fx.Node)
+            and conv.op == "call_module"
+            and len(conv.users) == 1
+            and _fits(layers[conv.target])
+        ):
             continue
         after = next(iter(node.users)) if len(node.users) == 1 else None
         relu = after is not None and _is_relu(after, layers)
@@ -89,8 +94,10 @@ def fuse(traced: fx.GraphModule) -> int:
         with traced.graph.inserting_after(last):
             block = traced.graph.call_module(name, (conv.args[0],))
         last.replace_all_uses_with(block)
-        for gone in ([after] if relu else []) + [node, conv]:
-            traced.graph.erase_node(gone)
+        if last is not node:
+            traced.graph.erase_node(last)
+        traced.graph.erase_node(node)
+        traced.graph.erase_node(conv)
         count += 1
     if count:
         traced.graph.lint()
@@ -116,7 +123,14 @@ def _is_pool_by_two(node: fx.Node, layers: dict[str, nn.Module]) -> bool:
         pool = layers[str(node.target)]
         if type(pool) is not nn.MaxPool2d:
             return False
-        given = (pool.kernel_size, pool.stride, pool.padding, pool.dilation, pool.ceil_mode, pool.return_indices)
+        given: tuple[Any, ...] = (
+            pool.kernel_size,
+            pool.stride,
+            pool.padding,
+            pool.dilation,
+            pool.ceil_mode,
+            pool.return_indices,
+        )
     elif node.op == "call_function" and node.target in (F.max_pool2d, torch.max_pool2d):
         names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
         values = dict(zip(names, node.args[1:])) | dict(node.kwargs)

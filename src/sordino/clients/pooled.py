@@ -7,6 +7,7 @@ the noise: those are items of their own (`Share`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,7 +64,7 @@ class PooledGradients:
     def weight(self, item: Chunk | Share) -> int:
         return len(item.rows) if isinstance(item, Chunk) else 1
 
-    def shares(self, items: list[Chunk | Share]) -> int:
+    def shares(self, items: Sequence[Chunk | Share]) -> int:
         return sum(isinstance(item, Share) for item in items)
 
     def ask(self, request: Request, item: Chunk | Share) -> np.ndarray:

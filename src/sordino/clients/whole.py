@@ -9,6 +9,8 @@ that they are trained again, to the same bits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -38,7 +40,7 @@ class WholeUpdates:
     def weight(self, item: int) -> int:
         return self.site.federation.size(item)
 
-    def shares(self, items: list[int]) -> int:
+    def shares(self, items: Sequence[int]) -> int:
         return len(items)
 
     def ask(self, request: Request, item: int) -> np.ndarray:

@@ -120,11 +120,12 @@ class Workers:
             if job is None:
                 os._exit(0)
             try:
-                pipe.send(self._work(rank, *job, waiting))
+                pipe.send(self._work(rank, job, waiting))
             except Exception as error:  # noqa: BLE001 - whatever a client's code raises goes to the parent, with its traceback
                 pipe.send(f"{type(error).__name__} in a client's work: {error}\n{traceback.format_exc()}")
 
-    def _work(self, rank: int, request: Any, items: Sequence[Any], order: Sequence[int], waiting: dict) -> list:
+    def _work(self, rank: int, job: tuple[Any, Sequence[Any], Sequence[int]], waiting: dict) -> list:
+        request, items, order = job
         if isinstance(request, str):
             return [(i, self.scoring.score(items[i])) for i in self._taken(order)]
         out = self._codes[rank]

@@ -62,7 +62,14 @@ class Round:
     """Runs one round after another on an engine, under a ledger."""
 
     def __init__(self, terms: Terms, rule: Rule, engine: Engine, work: Work, ledger: Ledger) -> None:
-        self.terms, self.plan, self.rule, self.engine, self.work, self.ledger = terms, terms.plan, rule, engine, work, ledger
+        self.terms, self.plan, self.rule, self.engine, self.work, self.ledger = (
+            terms,
+            terms.plan,
+            rule,
+            engine,
+            work,
+            ledger,
+        )
         self._released: list[events.Event] = []
         step = self.plan.server_lr * (self.plan.lr if self.plan.pooled else 1.0)
         self.optimizer = ServerOptimizer(self.plan.server_optimizer, step, self.plan.server_momentum)
@@ -112,7 +119,9 @@ class Round:
         before, beside = self.rule.query(state)
         z = self.terms.multiplier_of(t)
         z_sum, (std_before, std_beside) = split(z, before, beside)
-        answer = None if before is None else self._ask(t, cohort, items, before, std_before, self.rule.bound(state, None))
+        answer = (
+            None if before is None else self._ask(t, cohort, items, before, std_before, self.rule.bound(state, None))
+        )
         bound = self.rule.bound(state, answer)
         local = self.plan.noise != Noise.CENTRAL
         request = Request(
@@ -148,18 +157,18 @@ class Round:
         """FedAvg: the exact mean, through the other door."""
         request = Request(round=t, phase=GIVE, grid=mechanisms.FixedPoint(2.0**24), bound=None)
         harvest = self.engine.run(request, items)
-        exact, _ = mechanisms.without_noise(harvest.total, self.terms.reasons[0])
+        exact, _ = mechanisms.without_noise(_private(harvest.total), self.terms.reasons[0])
         return exact.value / self.terms.denominator(cohort), None, state, 0.0
 
     # ---- doors -------------------------------------------------------------------------------------------------------------
 
     def _release(self, harvest: Gathered, bound: Bound, z: float, t: int) -> Released[np.ndarray]:
         if self.plan.noise != Noise.CENTRAL:
-            noisy, event = mechanisms.open_noised(harvest.total, bound, z)
+            noisy, event = mechanisms.open_noised(_private(harvest.total), bound, z)
         else:
             noise = source(self.plan.seed, t, SERVER, "noise", self.plan.secure)
             mechanism = mechanisms.laplace if self.plan.mechanism == "laplace" else mechanisms.gaussian
-            noisy, event = mechanism(harvest.total, bound, z, noise)
+            noisy, event = mechanism(_private(harvest.total), bound, z, noise)
         self._released.append(event)
         return noisy
 
@@ -181,11 +190,11 @@ class Round:
         self, harvest: Gathered, query: Query, std: float | None, phase: str, t: int, cohort: np.ndarray
     ) -> Answer:
         if is_raw(query) or std is None:
-            exact = harvest.answers.map(lambda answers: np.concatenate(answers) if answers else np.zeros(0))
+            exact = _private(harvest.answers).map(lambda answers: np.concatenate(answers) if answers else np.zeros(0))
             told, _ = disclose(exact, "exact norms, or exact functions of them, are sent")
             return Answer(told.value, self.terms.units)
         zero = query.encode(np.zeros(0), 1.0)
-        total: Private[np.ndarray] = harvest.answers.map(lambda answers: sum(answers, start=zero.copy()))
+        total: Private[np.ndarray] = _private(harvest.answers).map(lambda answers: sum(answers, start=zero.copy()))
         if self.plan.noise == Noise.CENTRAL:
             noise = source(self.plan.seed, t, SERVER, f"query-{phase}", self.plan.secure)
             told, event = mechanisms.release_query(total, query.norm, std, noise)
@@ -218,3 +227,10 @@ class Round:
             noise=norm,
             moved=float(np.linalg.norm(mean)),
         )
+
+
+def _private(value: Private | Released) -> Private:
+    """What came from clients that add no noise in full of their own: it must go through a door first."""
+    if not isinstance(value, Private):
+        raise NotPrivate("a value that clients released themselves was about to be noised again; report this.")
+    return value

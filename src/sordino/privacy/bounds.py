@@ -247,7 +247,7 @@ class L1(Bound):
 
 def from_json(data: dict[str, Any]) -> Bound:
     """The bound that `to_json` described."""
-    kinds = _kinds(Bound)
+    kinds = _kinds(Bound)  # type: ignore[type-abstract]
     kind, fields = data.get("kind"), {name: value for name, value in data.items() if name != "kind"}
     if kind not in kinds:
         raise BadInput(f"kind of bound must be one of {', '.join(kinds)}, not {kind!r}.")

@@ -1,0 +1,127 @@
+"""The train command as a user meets it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sordino.cli.main import main
+
+
+def run(capsys, *words):
+    code = main(["train", *words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_one_json_object_and_nothing_else(capsys, tmp_path):
+    code, out, err = run(capsys, "--rounds", "3", "--json", "--out", str(tmp_path / "run"), "--engine", "in-process")
+    assert code == 0 and err == ""
+    said = json.loads(out)
+    assert said["method"] == "adact" and said["unit"] == "example" and said["observer"] == "secagg-server"
+    assert 3.9 < said["epsilon"] <= 4.0 and said["delta"] == 1e-5 and said["rounds"] == 3
+    for key in (
+        "variant",
+        "data",
+        "relation",
+        "epsilon_claimed",
+        "reasons",
+        "multiplier",
+        "accuracy",
+        "seconds_per_round",
+    ):
+        assert key in said
+    assert said["run"] == str(tmp_path / "run")
+
+
+def test_the_statement_is_printed(capsys, tmp_path):
+    code, out, _ = run(capsys, "--rounds", "2", "--out", str(tmp_path / "run"), "--engine", "in-process")
+    assert code == 0 and "PROVEN: epsilon 4" in out and "report.html" in out and "simulation" in out
+
+
+def test_published_says_not_private(capsys, tmp_path):
+    words = (
+        "--rounds",
+        "2",
+        "--variant",
+        "published",
+        "--json",
+        "--out",
+        str(tmp_path / "run"),
+        "--engine",
+        "in-process",
+    )
+    code, out, _ = run(capsys, *words)
+    said = json.loads(out)
+    assert code == 0 and said["epsilon"] == "inf" and len(said["reasons"]) >= 3
+    assert said["epsilon_claimed"] == pytest.approx(4.0, rel=0.01)
+    assert "NOT PRIVATE" in (tmp_path / "run" / "statement.txt").read_text().upper()
+
+
+def test_a_refused_budget_is_exit_code_3(capsys, tmp_path):
+    words = ("--epsilon", "4", "--multiplier", "1.5", "--rounds", "300", "--json", "--engine", "in-process")
+    code, out, _ = run(capsys, *words, "--out", str(tmp_path / "run"))
+    said = json.loads(out)
+    assert code == 3 and said["epsilon"] <= 4 and 0 < said["rounds"] < 300 and "refused" in said["stopped"]
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--epsilon", "0"], "epsilon must be a number above 0"),
+        (["--epsilon", "nan"], "epsilon must be a number above 0"),
+        (["--epsilon", "four"], "--epsilon must be a number, not 'four'"),
+        (["--delta", "1"], "delta must lie between 0 and 1"),
+        (["--rounds", "2.5"], "--rounds must be a whole number"),
+        (["--data", "nowhere"], "nowhere"),
+        (["--model", "gpt"], "gpt"),
+        (["--method", "magic"], "method 'magic' is not known"),
+        (["--option", "tau"], "--option takes NAME=NUMBER"),
+        (["--option", "tua=1"], "no option 'tua'"),
+        (["--plan", "missing.toml"], "there is no plan file"),
+        (["--resume", "missing"], "is not a run folder"),
+        (["--engine", "steam"], "engine must be one of"),
+        (["--clients", "5000"], "5000"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(capsys, tmp_path, monkeypatch, words, part):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *words)
+    assert code == 2 and out == ""
+    assert part in err and err.startswith("sordino: ") and err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []  # nothing is left behind
+
+
+def test_a_run_is_resumed(capsys, tmp_path):
+    out = str(tmp_path / "run")
+    assert run(capsys, "--rounds", "3", "--json", "--out", out, "--engine", "in-process")[0] == 0
+    first = (tmp_path / "run" / "model.safetensors").read_bytes()
+    assert run(capsys, "--resume", out, "--json", "--engine", "in-process")[0] == 0
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == first
+
+
+def test_a_folder_of_files_is_a_federation(capsys, tmp_path):
+    import numpy as np
+
+    rng = np.random.Generator(np.random.PCG64(0))
+    (tmp_path / "wards").mkdir()
+    for name in ("north", "south", "test"):
+        x = rng.normal(size=(80, 3))
+        rows = np.column_stack([x, (x[:, 0] > 0).astype(int)])
+        head = "a,b,c,label"
+        np.savetxt(tmp_path / "wards" / f"{name}.csv", rows, delimiter=",", header=head, comments="", fmt="%.4f")
+    words = (
+        "--data",
+        str(tmp_path / "wards"),
+        "--rounds",
+        "30",
+        "--batch-size",
+        "40",
+        "--epsilon",
+        "8",
+        "--method",
+        "dp-fedavg",
+    )
+    code, out, _ = run(capsys, *words, "--json", "--out", str(tmp_path / "run"), "--engine", "in-process")
+    assert code == 0 and json.loads(out)["accuracy"] > 0.8
