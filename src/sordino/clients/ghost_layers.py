@@ -12,7 +12,9 @@ serve both the norms and the clipped sum (book-keeping, Bu et al. 2023), and the
 gradients at all.
 
 A record answers, for the examples of one chunk: the squared norm for each parameter tensor, the sum of gradients
-weighted by given factors, and the gradients themselves. Entries are in the order of `sordino.clients.flat`.
+weighted by given factors, and the gradients themselves. Norms are taken when it is made, in the midst of the backward
+pass, so that a layer whose gradients are kept lets go of a and g at once. Entries are in the order of
+`sordino.clients.flat`.
 """
 
 from __future__ import annotations
@@ -44,11 +46,12 @@ def blocks(examples: int, floats: int) -> Iterator[slice]:
 
 
 class Record(ABC):
-    """The gradients of one layer for every example of a chunk."""
+    """The gradients of one layer for every example of a chunk.
 
-    @abstractmethod
-    def squares(self) -> list[Tensor]:
-        """Squared norms [examples], one tensor per parameter."""
+    `squares` are their squared norms [examples], one tensor per parameter.
+    """
+
+    squares: list[Tensor]
 
     @abstractmethod
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
@@ -68,9 +71,7 @@ class Rows(Record):
 
     def __init__(self, gradients: list[Tensor]) -> None:
         self.gradients = gradients
-
-    def squares(self) -> list[Tensor]:
-        return [g.square().sum(1) for g in self.gradients]
+        self.squares = [_squares(g) for g in gradients]
 
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
         return [f @ g for f, g in zip(factors, self.gradients)]
@@ -87,34 +88,20 @@ class Dense(Record):
 
     def __init__(self, inputs: list[Tensor], g: Tensor, biases: int) -> None:
         self.inputs, self.g, self.biases = inputs, g, biases
-        self.kept: list[Tensor | None] = [None] * len(inputs)
-        self.sums: Tensor | None = None
-
-    def squares(self) -> list[Tensor]:
-        t, o = self.g.shape[1:]
-        self.sums = (self.g[:, 0] if t == 1 else self.g.sum(1)) if self.biases else None
+        n, t, o = g.shape
+        self.kept = [
+            torch.bmm(g.transpose(1, 2), a).flatten(1) if direct_pays(t, a.shape[2], o) else None for a in inputs
+        ]
+        self.sums = g[:, 0] if t == 1 else g.sum(1)
+        others = [a for a, kept in zip(inputs, self.kept) if kept is None]
         if t == 1:
-            length = _squares(self.g[:, 0])
-            out = [_squares(a[:, 0]) * length for a in self.inputs]
+            length = _squares(g[:, 0])
+            found = iter([_squares(a[:, 0]) * length for a in others])
         else:
-            out = [torch.empty(0)] * len(self.inputs)
-            ghosts = []
-            for i, a in enumerate(self.inputs):
-                if direct_pays(t, a.shape[2], o):
-                    self.kept[i] = kept = torch.bmm(self.g.transpose(1, 2), a).flatten(1)
-                    out[i] = _squares(kept)
-                else:
-                    ghosts.append(i)
-            for i, squares in zip(ghosts, self._ghosts([self.inputs[i] for i in ghosts])):
-                out[i] = squares
-        return out + ([self.sums.square().sum(1)] * self.biases if self.sums is not None else [])
-
-    def _ghosts(self, inputs: list[Tensor]) -> list[Tensor]:
-        if not inputs:
-            return []
-        n, t = self.g.shape[:2]
-        parts = [ghost([a[s] for a in inputs], self.g[s]) for s in blocks(n, 2 * t * t)]
-        return [torch.cat(p) for p in zip(*parts)]
+            parts = [ghost([a[s] for a in others], g[s]) for s in blocks(n, 2 * t * t)] if others else []
+            found = iter([torch.cat(p) for p in zip(*parts)])
+        self.squares = [next(found) if kept is None else _squares(kept) for kept in self.kept]
+        self.squares += [_squares(self.sums)] * biases
 
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
         out = []
@@ -127,18 +114,14 @@ class Dense(Record):
             if g.stride(0) < g.stride(1):  # time comes first in memory
                 g, a = g.transpose(0, 1), a.transpose(0, 1)
             out.append(g.flatten(0, 1).t() @ a.flatten(0, 1))
-        return out + [f @ self._sums() for f in factors[len(self.inputs) :]]
-
-    def _sums(self) -> Tensor:
-        if self.sums is None:
-            self.sums = self.g.sum(1)
-        return self.sums
+        return out + [f @ self.sums for f in factors[len(self.inputs) :]]
 
     def rows(self) -> list[Tensor]:
-        return [torch.bmm(self.g.transpose(1, 2), a).flatten(1) for a in self.inputs] + [self._sums()] * self.biases
+        return [torch.bmm(self.g.transpose(1, 2), a).flatten(1) for a in self.inputs] + [self.sums] * self.biases
 
     def drop(self, bad: Tensor) -> None:
-        self.inputs, self.g, self.sums = [_zeroed(a, bad) for a in self.inputs], _zeroed(self.g, bad), None
+        self.inputs, self.g = [_zeroed(a, bad) for a in self.inputs], _zeroed(self.g, bad)
+        self.sums = _zeroed(self.sums, bad)
         self.kept = [None if k is None else _zeroed(k, bad) for k in self.kept]
 
 
@@ -154,41 +137,43 @@ class Convolution(Record):
         self.has_bias = layer.bias is not None and layer.bias.requires_grad
         self.flip = not _channels_last(x)  # then positions are contiguous, and [K, O] is the faster way round
         self.kept: Tensor | None = None
-        self.sums: Tensor | None = None
-
-    def squares(self) -> list[Tensor]:
-        out = []
+        self.squares = []
+        self.sums = g.flatten(2).sum(2).view(examples, self.images, -1).sum(1) if self.has_bias else g.new_empty(0)
         if self.has_weight and direct_pays(self.t, self.k, self.o):
-            self.kept, squares = self._gradients(squares=True)
-            out.append(squares)
+            self.kept, squares = self._gradients()
+            self.squares.append(squares)
         elif self.has_weight:
-            parts = [ghost([a], g)[0].view(-1, self.layer.groups).sum(1) for _, a, g in self._matrices(2 * self.t**2)]
-            out.append(torch.cat(parts))
-        return out + ([self._sums().square().sum(1)] if self.has_bias else [])
+            parts = [ghost([a], g)[0].view(-1, layer.groups).sum(1) for _, a, g in self._matrices(2 * self.t**2)]
+            self.squares.append(torch.cat(parts))
+        if self.has_bias:
+            self.squares.append(_squares(self.sums))
+        if self.kept is not None or not self.has_weight:
+            self.x = self.g = g.new_empty(0)  # done with
 
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
         out = []
         if self.has_weight:
             out.append(self._order(factors[0] @ self.kept) if self.kept is not None else self._product(factors[0]))
-        return out + ([factors[-1] @ self._sums()] if self.has_bias else [])
+        return out + ([factors[-1] @ self.sums] if self.has_bias else [])
 
     def rows(self) -> list[Tensor]:
-        out = [self._order(self._gradients(squares=False)[0])] if self.has_weight else []
-        return out + ([self._sums()] if self.has_bias else [])
+        kept = self._gradients()[0] if self.kept is None and self.has_weight else self.kept
+        return ([] if kept is None else [self._order(kept)]) + ([self.sums] if self.has_bias else [])
 
     def drop(self, bad: Tensor) -> None:
-        images = bad.repeat_interleave(self.images)
-        self.x, self.g, self.sums = _zeroed(self.x, images), _zeroed(self.g, images), None
+        if len(self.x):
+            images = bad.repeat_interleave(self.images)
+            self.x, self.g = _zeroed(self.x, images), _zeroed(self.g, images)
         self.kept = None if self.kept is None else _zeroed(self.kept, bad)
+        self.sums = _zeroed(self.sums, bad) if self.has_bias else self.sums
 
-    def _gradients(self, squares: bool) -> tuple[Tensor, Tensor]:
+    def _gradients(self) -> tuple[Tensor, Tensor]:
         kept = self.g.new_empty(self.n, self.layer.groups * self.k * self.o)
         lengths = self.g.new_empty(self.n)
         for s, a, g in self._matrices(0):
             window = kept[s].view(a.shape[0], *((self.k, self.o) if self.flip else (self.o, self.k)))
             torch.bmm(*((a.transpose(1, 2), g) if self.flip else (g.transpose(1, 2), a)), out=window)
-            if squares:
-                lengths[s] = _squares(kept[s])
+            lengths[s] = _squares(kept[s])
         return kept, lengths
 
     def _order(self, kept: Tensor) -> Tensor:
@@ -222,31 +207,24 @@ class Convolution(Record):
         )[1]  # fmt: skip
         return (dw.permute(0, 2, 3, 1) if dw.dim() == 4 else dw).reshape(-1)
 
-    def _sums(self) -> Tensor:
-        if self.sums is None:
-            self.sums = self.g.flatten(2).sum(2).view(self.n, self.images, -1).sum(1)
-        return self.sums
-
 
 class Lookup(Record):
     """The rows of an embedding that the examples looked up: indices [examples, T] and g [examples, T, D]."""
 
     def __init__(self, indices: Tensor, g: Tensor, rows: int) -> None:
         self.indices, self.g, self.count = indices, g, rows
-
-    def squares(self) -> list[Tensor]:
-        n, t, d = self.g.shape
+        n, t, d = g.shape
         if t == 1:
-            return [self.g.square().sum((1, 2))]
-        if self.count * d < KEEP and 8 * self.count <= t * t:
-            return [torch.cat([self._scatter(s).square().sum((1, 2)) for s in blocks(n, self.count * d)])]
-        out = []
-        for s in blocks(n, 2 * t * t):
-            same = self.indices[s, :, None] == self.indices[s, None, :]
-            g = self.g[s]
-            lengths = torch.linalg.vector_norm(g, dim=2).sum(1)
-            out.append((torch.bmm(g, g.transpose(1, 2)) * same).sum((1, 2)).clamp_min(0) + _ROUND * lengths.square())
-        return [torch.cat(out)]
+            self.squares = [_squares(g.flatten(1))]
+        elif rows * d < KEEP and 8 * rows <= t * t:
+            self.squares = [torch.cat([_squares(self._scatter(s).flatten(1)) for s in blocks(n, rows * d)])]
+        else:
+            self.squares = [torch.cat([self._ghost(s) for s in blocks(n, 2 * t * t)])]
+
+    def _ghost(self, s: slice) -> Tensor:
+        g, same = self.g[s], self.indices[s, :, None] == self.indices[s, None, :]
+        most = torch.linalg.vector_norm(g, dim=2).sum(1).square()
+        return (torch.bmm(g, g.transpose(1, 2)) * same).sum((1, 2)).clamp_min(0) + _ROUND * most
 
     def _scatter(self, s: slice) -> Tensor:
         n, t, d = self.g[s].shape

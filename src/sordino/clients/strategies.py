@@ -15,7 +15,16 @@ from torch import Tensor, nn
 
 from sordino.clients.flat import Flat
 from sordino.clients.ghost_layers import Record, Rows
-from sordino.clients.ghost_modules import Adapter, LinearAdapter, Tape, Unsupported, adapt
+from sordino.clients.ghost_lstm import LSTMAdapter
+from sordino.clients.ghost_modules import (
+    Adapter,
+    ConvAdapter,
+    EmbeddingAdapter,
+    LinearAdapter,
+    NormAdapter,
+    Tape,
+    Unsupported,
+)
 from sordino.clients.rewrite import pool_first
 from sordino.errors import BadInput
 
@@ -40,6 +49,25 @@ def losses(loss: Loss, net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return out
 
 
+_NORMS = (nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+
+
+def adapt(module: nn.Module, tape: Tape) -> Adapter:
+    """The adapter of a module that holds trainable parameters itself; `Unsupported` if there is none."""
+    kind = type(module)  # subclasses may compute something else
+    if kind is nn.Linear:
+        return LinearAdapter(module, tape)
+    if kind in (nn.Conv1d, nn.Conv2d):
+        return ConvAdapter(module, tape)
+    if kind is nn.Embedding and not module.scale_grad_by_freq and not module.sparse:
+        return EmbeddingAdapter(module, tape)
+    if kind in _NORMS:
+        return NormAdapter(module, tape)
+    if kind is nn.LSTM and not module.proj_size and all(p.requires_grad for p in module.parameters()):
+        return LSTMAdapter(module, tape)
+    raise Unsupported(f"{kind.__name__} has no adapter")
+
+
 class Pass:
     """The gradients of the examples of one chunk: records and the parameters each one speaks of."""
 
@@ -51,7 +79,7 @@ class Pass:
         """[n, parameter tensors], in double precision."""
         out = torch.zeros(self.n, len(self.flat.slots), dtype=torch.float64, device=self.flat.theta.device)
         for record, slots in self.parts:
-            for slot, squares in zip(slots, record.squares()):
+            for slot, squares in zip(slots, record.squares):
                 out[:, slot] = squares
         return out
 
@@ -114,7 +142,7 @@ class Ghost:
         self.step = power_of_two(sum(a.kept for a in self.adapters), DENSE if dense else CHUNK)
 
     def run(self, x: Tensor, y: Tensor) -> Pass:
-        self.tape.clear()
+        self.tape.clear(len(x))
         for module in self.overwriting:
             module.inplace = False  # type: ignore[assignment]
         for adapter in self.adapters:
@@ -122,8 +150,7 @@ class Ghost:
         try:
             with torch.enable_grad():
                 self.tape.backward(losses(self.loss, self.net, x, y).sum())
-            with torch.no_grad():
-                records = [adapter.record(len(x)) for adapter in self.adapters]
+            records = [adapter.record(len(x)) for adapter in self.adapters]
         finally:
             self.tape.clear()
             for adapter in self.adapters:
@@ -155,18 +182,17 @@ class Vmap:
 
 
 class Loop:
-    """One backward pass per example; `together` shares one forward pass among them."""
+    """One backward pass per example."""
 
-    def __init__(self, flat: Flat, loss: Loss, together: bool = False) -> None:
-        self.flat, self.loss, self.together, self.step = flat, loss, together, power_of_two(flat.size)
+    def __init__(self, flat: Flat, loss: Loss) -> None:
+        self.flat, self.loss, self.step = flat, loss, power_of_two(flat.size)
 
     def run(self, x: Tensor, y: Tensor) -> Pass:
         flat, grads = self.flat, [torch.zeros(len(x), *p.shape, device=p.device) for p in self.flat.parameters]
         with torch.enable_grad():
-            every = losses(self.loss, flat.model, x, y) if self.together else None
             for i in range(len(x)):
-                loss = losses(self.loss, flat.model, x[i : i + 1], y[i : i + 1])[0] if every is None else every[i]
-                given = torch.autograd.grad(loss, flat.parameters, retain_graph=self.together, allow_unused=True)
+                loss = losses(self.loss, flat.model, x[i : i + 1], y[i : i + 1])[0]
+                given = torch.autograd.grad(loss, flat.parameters, allow_unused=True)
                 for all_, g in zip(grads, given):
                     if g is not None:
                         all_[i] = g
