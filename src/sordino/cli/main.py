@@ -25,6 +25,7 @@ COMMANDS = {
     "methods": ("sordino.cli.methods", "the methods, their papers, and whether they are private as published"),
     "data": ("sordino.cli.data", "list and fetch data sets"),
     "report": ("sordino.cli.report", "draw the report of a run again"),
+    "metanet": ("sordino.cli.metanet", "pre-train the controllers of FedMAP"),
 }
 
 ABOUT = """Train one model across many data holders with adaptive differential privacy, proven and enforced.
