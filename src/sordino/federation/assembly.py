@@ -12,10 +12,15 @@ from sordino.plan import Plan
 if TYPE_CHECKING:
     from torch import nn
 
-# What suits a data set, found by trial on data that is not evaluated on; anything may be overridden.
-SUITED: dict[str, dict[str, Any]] = {
-    "digits": {"rounds": 170, "batch_size": 256, "lr": 2.0, "server_optimizer": "momentum"},
-}
+# What suits a data set in a unit, found by trial; anything may be overridden.
+SUITED: dict[tuple[str, str], dict[str, Any]] = {
+    ("digits", "example"): {"rounds": 170, "batch_size": 256, "lr": 2.0, "server_optimizer": "momentum"},
+    ("digits", "client"): {"rounds": 30, "batch_size": 32, "lr": 0.5, "local_epochs": 2},
+    ("fashion-mnist", "example"): {
+        "model": "cnn-tanh", "rounds": 600, "batch_size": 2048, "bound": 0.1, "lr": 0.01, "server_optimizer": "adam",
+    },
+    ("fashion-mnist", "client"): {"model": "lenet", "rounds": 60, "batch_size": 64, "lr": 0.1, "local_epochs": 4},
+}  # fmt: skip
 SUITED_OPTIONS: dict[tuple[str, str], dict[str, float]] = {("digits", "adact"): {"tau": 0.8}}
 BUDGET = {"epsilon": 4.0}
 
@@ -25,7 +30,8 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
     name = given.get("method", "adact")
     chosen = method(name)
     published = given.get("variant") == "published"
-    settings = {**SUITED.get(given.get("data", "digits"), {}), **chosen.defaults}
+    unit = given.get("unit", chosen.defaults.get("unit", "example"))
+    settings = {**SUITED.get((given.get("data", "digits"), unit), {}), **chosen.defaults}
     if published:
         settings |= chosen.published_defaults
     options = SUITED_OPTIONS.get((given.get("data", "digits"), name), {})
