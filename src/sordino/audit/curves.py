@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 
 from sordino.audit import bounds
-from sordino.privacy import accounting, events
+from sordino.privacy import accounting, events, rdp
 from sordino.privacy.words import Relation
 
-_POINTS = 40
+_POINTS = 32
+_SMALL = 1e-9  # deltas below this tell no guesses apart
 _LEAST, _MOST = 1 / 64, 64.0  # times the noise of the run
-_PRECISION = 1e-3
+_PRECISION = 2e-3  # of the noise
 
 
 class Family:
@@ -33,6 +34,7 @@ class Family:
 
     def __init__(self, event: dict[str, Any], delta: float, relation: Relation) -> None:
         self.event, self.delta, self.relation = event, delta, relation
+        self.by_rdp = accounting.epsilon(events.from_json(event), delta, relation).accountant == "rdp"
         self.epsilon = lru_cache(maxsize=None)(self._epsilon)
         self.curve = lru_cache(maxsize=None)(self._curve)
 
@@ -58,10 +60,7 @@ class Family:
 
     def _curve(self, scale: float) -> Callable[[float], float]:
         """The least chance of a wrong guess, given that of a right one."""
-        event = self._at(scale)
-        most = accounting.epsilon_only(event, 1e-9, self.relation)
-        grid = np.linspace(0.0, min(most, 200.0), _POINTS)
-        deltas = np.array([accounting.delta_for(event, float(e), self.relation) for e in grid])
+        grid, deltas = self._profile(self._at(scale))
         shrink, grow = np.exp(-grid), np.exp(grid)
 
         def wrong(right: float) -> float:
@@ -70,6 +69,15 @@ class Family:
             return max(float(one), float(other), 0.0)
 
         return wrong
+
+    def _profile(self, event: events.Event) -> tuple[np.ndarray, np.ndarray]:
+        """Delta at some epsilons. Any will do: the more, the sharper."""
+        most = accounting.epsilon_only(event, _SMALL, self.relation)
+        grid = np.linspace(0.0, min(most, 200.0), _POINTS)
+        if self.by_rdp:  # what all points share is computed once
+            curve = rdp.curve(event, self.relation)
+            return grid, np.array([rdp.delta_of(curve, float(e)) for e in grid])
+        return grid, np.array([accounting.delta_for(event, float(e), self.relation) for e in grid])
 
 
 def _scaled(event: dict[str, Any], scale: float) -> dict[str, Any]:

@@ -11,8 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sordino.audit.bounds import one_run_gdp
+
 # (the share of canaries that is said to be in, the share that is said to be out)
 SHARES = ((0.5, 0.5), (0.25, 0.25), (0.05, 0.05), (0.015, 0.015), (0.25, 0.0), (0.05, 0.0), (0.015, 0.0))
+
+_WORKED_OUT = 3
 
 Bound = Callable[[int, int, int, float], float]  # (canaries, guesses, correct, confidence) -> epsilon
 
@@ -27,10 +31,15 @@ class Guessed:
 
 
 def guess(scores: np.ndarray, coins: np.ndarray, bound: Bound, confidence: float) -> Guessed:
-    """The bound at this confidence, all candidates paid for."""
-    each = 1 - (1 - confidence) / len(SHARES)
-    found = [(bound(len(coins), *counts, each), *counts) for counts in _counts(scores, coins)]
-    return Guessed(*max(found, key=lambda row: row[0]))
+    """The bound at this confidence. All candidates are paid for; the few that promise most are worked out."""
+    each, count = 1 - (1 - confidence) / len(SHARES), len(coins)
+
+    def promise(counts: tuple[int, int]) -> float:
+        return one_run_gdp(count, counts[0], counts[1], 1e-5, each)
+
+    tried = sorted(set(_counts(scores, coins)), key=promise, reverse=True)[:_WORKED_OUT]
+    found = [Guessed(bound(count, guesses, correct, each), guesses, correct) for guesses, correct in tried]
+    return max(found, key=lambda guessed: guessed.epsilon)
 
 
 def perfect(canaries: int, bound: Bound, confidence: float) -> float:
