@@ -1,0 +1,86 @@
+"""What a data holder's records may be used for in all, over every run that anyone ever asks for.
+
+Each run is reserved with the whole epsilon and delta that its plan can come to, on disk, before it may touch data; what
+is reserved adds up (basic composition, which holds however later runs are chosen), and a run that would take the sum
+past the policy is refused. Within a run its own ledger counts off the rounds. A run that stops early gives nothing back.
+
+The file is JSON lines, each sealed with the hash of the one before, as in the ledger.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from fractions import Fraction
+from pathlib import Path
+
+from sordino.engines.flower.policy import Policy, Refused
+from sordino.errors import BadInput
+from sordino.privacy import lines
+
+
+class Allowance:
+    """Open for one process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            lines.lock(self._fd, path)
+            self._hash = lines.START
+            self.runs: dict[str, tuple[float, float]] = {}  # what each may come to
+            self._replay(lines.read(self._fd))
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def _replay(self, text: bytes) -> None:
+        *whole, torn = text.split(b"\n")
+        for number, line in enumerate(whole):
+            row, digest = lines.unseal(line)
+            if not row or row["prev"] != self._hash or row["hash"] != digest or row["seq"] != number:
+                raise BadInput(f"line {number} of {self.path} was changed; restore the file, it holds what was spent.")
+            self.runs[row["run"]] = (float(row["epsilon"]), float(row["delta"]))
+            self._hash = digest
+        if torn:  # by a process that died before the run was told that it may begin
+            os.ftruncate(self._fd, len(text) - len(torn))
+
+    @property
+    def epsilon(self) -> float:
+        return _up(sum((Fraction(e) for e, _ in self.runs.values()), Fraction(0)))
+
+    @property
+    def delta(self) -> float:
+        return _up(sum((Fraction(d) for _, d in self.runs.values()), Fraction(0)))
+
+    def reserve(self, run: str, epsilon: float, delta: float, policy: Policy) -> None:
+        """Set aside what this run can come to at most; again for the same run costs nothing."""
+        standing = self.runs.get(run)
+        if standing is not None:
+            if standing != (epsilon, delta):
+                raise Refused("this run was reserved with another epsilon; a run cannot change its plan.")
+            return
+        spent = Fraction(self.epsilon) + Fraction(epsilon)
+        if (
+            spent > Fraction(policy.epsilon) * Fraction(1 + 1e-9)
+            or Fraction(self.delta) + Fraction(delta) > policy.delta
+        ):
+            raise Refused(
+                f"epsilon {epsilon:.4g} and delta {delta:g} would be spent on top of {self.epsilon:.4g} and "
+                f"{self.delta:g}, and {policy.epsilon:g} and {policy.delta:g} are allowed here in all."
+            )
+        row = {"seq": len(self.runs), "kind": "reserve", "run": run, "epsilon": epsilon, "delta": delta}
+        line, digest = lines.seal(row, self._hash)
+        with lines.told(self.path):
+            lines.write(self._fd, line)
+        self._hash = digest
+        self.runs[run] = (epsilon, delta)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _up(total: Fraction) -> float:
+    value = float(total)
+    return value if Fraction(value) >= total else math.nextafter(value, math.inf)

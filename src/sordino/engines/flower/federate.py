@@ -1,0 +1,131 @@
+"""A run across machines, from the first greeting to the statement; all of the round is `federation.round`'s."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sordino.data.check import Pair
+from sordino.data.dataset import Normalise, usual
+from sordino.engines import Speed
+from sordino.engines.flower.engine import Elsewhere, Patience, Remote
+from sordino.engines.flower.holder import VERSION
+from sordino.engines.flower.part import Facts, Part
+from sordino.engines.flower.policy import Refused
+from sordino.engines.flower.transport import Post
+from sordino.engines.flower.wire import Garbled, Parcel
+from sordino.errors import BadInput, SordinoError
+from sordino.federation.checkpoint import write_atomically
+from sordino.federation.training import Progress, Result, train
+from sordino.plan import Plan
+
+log = logging.getLogger("sordino.server")
+KEPT = "deployment.json"
+
+
+def federate(
+    post: Post,
+    plan: Plan,
+    out: Path,
+    *,
+    classes: int,
+    test: Pair | None = None,
+    normalise: Normalise | None = None,
+    certificates: Mapping[str, str] | None = None,
+    patience: Patience | None = None,
+    resume: bool = False,
+    speed: Speed | None = None,
+    on_round: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Train as `plan` says with the clients behind `post`; with `resume` the run in `out` goes on where it was."""
+    from sordino.models import build, default_for
+
+    patience = patience or Patience()
+    if resume:
+        kept = json.loads((out / KEPT).read_text())
+        post.run, facts, plan = kept["run"], Facts.from_json(kept["facts"]), Plan.from_json(kept["plan"])
+    else:
+        post.run = os.urandom(8).hex()
+        facts = _greet(post, plan, classes, normalise, patience)
+        plan = plan.replace(model=default_for(plan.data) if plan.model == "auto" else plan.model)
+        kept = {"run": post.run, "facts": facts.to_json(), "plan": plan.to_json(), "names": post.names}
+        out.mkdir(parents=True, exist_ok=True)
+        if (out / "ledger.jsonl").exists():
+            raise BadInput(f"{out} holds a run already; resume it, or give another folder.")
+        write_atomically(out / KEPT, json.dumps(kept).encode())
+    if facts.clients != plan.clients or kept["names"] != post.names:
+        raise BadInput(
+            f"the plan is for {plan.clients} clients and there are {len(post.names)} nodes; make them agree."
+        )
+    enrolment = {
+        "plan": plan.to_json(),
+        "facts": facts.to_json(),
+        "names": post.names,
+        "certificates": dict(certificates or {}),
+    }
+
+    def enrol(clients: Sequence[int]) -> None:
+        said = post.ask({k: Parcel("enrol", enrolment) for k in clients}, patience.deadline)
+        refused = {post.names[k]: p.head.get("said") or p.head.get("class") for k, p in post.problems.items()}
+        if refused:
+            raise Refused("; ".join(f"{name} refuses: {why}" for name, why in refused.items()))
+        for k in said:
+            log.info("%s is enrolled", post.names[k])
+
+    def start(model: Any, federation: Part, plan: Plan, rule: Any, speed: Speed, loss: Any) -> tuple:
+        from sordino.clients.site import Site
+        from sordino.engines.scoring import Scoring
+
+        site = Site(model, federation, plan, loss)
+        theta = site.flat.vector().cpu().numpy()
+        engine = Remote(post, plan, facts, Scoring(site, theta.copy()), theta.copy(), patience, enrol)
+        engine.scoring.theta = engine.theta
+        return engine, Elsewhere(), theta
+
+    enrol(post.present())
+    federation = Part.seen_by_server(facts, test)
+    model = build(plan.model, facts.shape, facts.classes, plan.seed)
+    again = resume and (out / "ledger.jsonl").exists()
+    result = train(model, federation, plan, out=out, resume=again, speed=speed, on_round=on_round, start=start)
+    post.ask({k: Parcel("done", {"statement": result.statement.text()}) for k in post.present()}, 30.0)
+    return result
+
+
+def _greet(post: Post, plan: Plan, classes: int, normalise: Normalise | None, patience: Patience) -> Facts:
+    """Everybody must be there once, to say how many records it has."""
+    limit = time.monotonic() + patience.wait
+    said: dict[int, Parcel] = {}
+    while len(said) < len(post.names):
+        missing = [k for k in post.present() if k not in said]
+        if missing:
+            said |= post.ask({k: Parcel("hello") for k in missing}, min(60.0, patience.deadline))
+        if len(said) < len(post.names):
+            if time.monotonic() > limit:
+                absent = ", ".join(name for k, name in enumerate(post.names) if k not in said)
+                raise SordinoError(f"these clients did not come within {patience.wait:g} s: {absent}.")
+            time.sleep(0.2)
+    hellos = [said[k] for k in range(len(post.names))]
+    try:
+        shapes = {tuple(hello.get("shape", list)) for hello in hellos}
+        types = {np.dtype(hello.get("type", str)) for hello in hellos}
+        sizes = tuple(hello.get("records", int) for hello in hellos)
+        versions = {hello.get("version", int) for hello in hellos}
+    except (Garbled, TypeError) as error:
+        raise SordinoError(f"a client said what cannot be used: {error}") from None
+    if versions != {VERSION} or len(shapes) != 1:
+        raise BadInput(
+            f"the clients' records have shapes {sorted(shapes)} under versions {sorted(versions)}: one is needed."
+        )
+    if normalise is None:
+        ways = {json.dumps(None if w is None else w.to_json()) for w in map(usual, types)}
+        if len(ways) != 1:
+            raise BadInput(f"the clients' records are of types {', '.join(map(str, types))}; make them agree.")
+        normalise = usual(types.pop())
+    return Facts(plan.data, classes, shapes.pop(), sizes, normalise)

@@ -1,0 +1,292 @@
+"""The resident part of a data holder: it owns the records, the policy, the ledger and all secrets, and answers messages.
+
+`handle` takes the bytes of a message and returns the bytes of an answer, whatever happens. What goes wrong is told in full
+to this holder's own log; the server is told the class of the error and who had it, and nothing else, unless it is a
+refusal, whose sentence is written for the other side.
+
+    hello     what is public about this holder: name, number of records, shape of one
+    enrol     a plan: checked against the policy, reserved in the allowance; or refused
+    keys, letters, confirm, reveal    secure aggregation (see `sordino.secagg.member`)
+    work      a phase of a round: granted, computed, masked, sent
+    done      the run is over; its statement is kept
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sordino import errors
+from sordino.clients.request import GIVE, Request
+from sordino.data.check import Pair
+from sordino.engines.flower import pki, wire
+from sordino.engines.flower.allowance import Allowance
+from sordino.engines.flower.enrolled import Enrolled, boot, terms_of, write_json, write_private
+from sordino.engines.flower.part import Facts, Part
+from sordino.engines.flower.policy import Policy, Refused
+from sordino.engines.flower.seals import HolderSeal
+from sordino.engines.flower.wire import Garbled, Parcel
+from sordino.plan import Plan
+from sordino.privacy.mechanisms import FixedPoint
+from sordino.privacy.words import Observer
+from sordino.rules.query import is_raw
+from sordino.secagg.member import Member
+from sordino.secagg.roster import NOBODY, Advert, Identity, Roster
+
+VERSION = 1
+log = logging.getLogger("sordino.holder")
+
+
+class NotEnrolled(errors.SordinoError):
+    """A message about a run that this holder does not know; the server enrols it again."""
+
+
+class Holder:
+    """One data holder. Messages are handled one at a time."""
+
+    def __init__(
+        self, name: str, data: Pair, policy: Policy, folder: Path, seal: HolderSeal, own: pki.Own | None = None
+    ) -> None:
+        self.name, self.data, self.policy, self.folder, self._seal, self._own = name, data, policy, folder, seal, own
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.allowance = Allowance(folder / "allowance.jsonl")
+        self._lock = threading.Lock()
+        self._runs: dict[str, Enrolled] = {}
+        self._members: dict[str, Member] = {}  # by session; one at a time for each run
+        self._identities: dict[str, Identity] = {}
+        self._last = self._read_number()
+
+    def close(self) -> None:
+        for run in self._runs.values():
+            run.close()
+        self.allowance.close()
+
+    # ---- the door --------------------------------------------------------------------------------
+
+    def handle(self, message: bytes) -> bytes:
+        with self._lock:
+            asked = Parcel("unreadable")
+            try:
+                asked = wire.from_bytes(message)
+                self._seal.open(asked, self._last)
+                self._take_number(asked)
+                reply = self._dispatch(asked)
+            except Exception as error:  # noqa: BLE001 - whatever happens here, the other side gets an answer without private text
+                reply = self._problem(asked, error)
+            return wire.to_bytes(self._seal.seal(asked, reply))
+
+    def _dispatch(self, asked: Parcel) -> Parcel:
+        steps: dict[str, Callable[[Parcel], Parcel]] = {
+            "hello": self._hello,
+            "enrol": self._enrol,
+            "keys": self._keys,
+            "letters": self._letters,
+            "work": self._work,
+            "confirm": self._confirm,
+            "reveal": self._reveal,
+            "done": self._done,
+        }
+        if asked.kind not in steps:
+            raise Garbled(f"there is no message {asked.kind!r}; both sides need the same version.")
+        return steps[asked.kind](asked)
+
+    def _problem(self, asked: Parcel, error: Exception) -> Parcel:
+        told = isinstance(error, errors.SordinoError)
+        log.error("%s message: %s: %s", asked.kind, type(error).__name__, error, exc_info=None if told else error)
+        said = str(error) if isinstance(error, (Refused, errors.BudgetRefused)) else ""
+        return Parcel("problem", {"class": type(error).__name__, "client": self.name, "said": said})
+
+    def _read_number(self) -> int:
+        try:
+            return int((self.folder / "number").read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def _take_number(self, asked: Parcel) -> None:
+        self._last = asked.get("number", int)
+        write_private(self.folder / "number", str(self._last).encode())
+
+    # ---- joining a run ---------------------------------------------------------------------------
+
+    def _hello(self, asked: Parcel) -> Parcel:
+        x, y = self.data
+        facts = {"name": self.name, "version": VERSION, "records": len(y), "shape": list(x.shape[1:])}
+        return Parcel("hello", {**facts, "type": np.asarray(x).dtype.str})
+
+    def _enrol(self, asked: Parcel) -> Parcel:
+        run, plain = asked.get("run", str), {k: asked.get(k, dict) for k in ("plan", "facts")}
+        plain |= {"names": asked.get("names", list), "certificates": asked.get("certificates", dict)}
+        if not run.isalnum() or len(run) > 64:
+            raise Garbled("a run has no usable name.")
+        kept = self._folder(run) / "enrolment.json"
+        if kept.exists() and json.loads(kept.read_text()) != plain:
+            raise Refused("this run was enrolled with another plan; a run cannot change its plan.")
+        plan, facts = Plan.from_json(plain["plan"]), Facts.from_json(plain["facts"])
+        terms = terms_of(plan, facts)
+        self.policy.check(terms)
+        if terms.proven:
+            self.allowance.reserve(run, terms.spent.epsilon, plan.delta, self.policy)
+        self._folder(run).mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_json(kept, plain)
+        self._begin(run, plain)
+        log.info("enrolled in run %s: %s, epsilon %.4g", run, plan.method, terms.spent.epsilon)
+        return Parcel("enrolled", {"epsilon": terms.spent.epsilon if terms.proven else None})
+
+    def _begin(self, run: str, plain: dict[str, Any]) -> Enrolled:
+        if run in self._runs:
+            return self._runs[run]
+        plan, facts, names = Plan.from_json(plain["plan"]), Facts.from_json(plain["facts"]), plain["names"]
+        if self.name not in names or len(names) != facts.clients:
+            raise Refused(f"{self.name} is not among the clients of this run.")
+        self._identities[run] = NOBODY if self._own is None else Signed(self._own, names, plain["certificates"])
+        for old in self._runs.values():
+            old.close()  # one run at a time is held open
+        part = Part.held(facts, names.index(self.name), *self.data)
+        self._runs = {run: Enrolled(self._folder(run), terms_of(plan, facts), part)}
+        self._members = {}
+        member = self._recall(run)
+        if member is not None:
+            self._members[member.roster.session] = member
+        return self._runs[run]
+
+    def _folder(self, run: str) -> Path:
+        return self.folder / "runs" / run
+
+    def _run(self, asked: Parcel) -> Enrolled:
+        run = asked.get("run", str)
+        if run in self._runs:
+            return self._runs[run]
+        kept = self._folder(run) / "enrolment.json" if run.isalnum() else None
+        if kept is None or not kept.exists():
+            raise NotEnrolled("a message is about a run that this holder does not know.")
+        return self._begin(run, json.loads(kept.read_text()))
+
+    # ---- secure aggregation ----------------------------------------------------------------------
+
+    def _keys(self, asked: Parcel) -> Parcel:
+        run, roster = self._run(asked), Roster.from_json(asked.get("roster", dict))
+        if not set(roster.members) <= set(range(run.plan.clients)) or run.me not in roster.members:
+            raise Refused("the roster of a secure sum does not fit the run.")
+        least = max(run.terms.survivors if run.plan.private else 1, self.policy.least)
+        if roster.threshold < least:
+            raise Refused(f"a secure sum could be opened with {roster.threshold} clients; it takes {least} here.")
+        if not roster.session.startswith(asked.get("run", str)):
+            raise Refused("the session of a secure sum belongs to another run.")
+        member = Member(roster, run.me, self._identities[asked.get("run", str)])
+        self._members = {roster.session: member}
+        self._keep(asked, member)
+        return Parcel("keys", {"advert": member.advertise().to_json()})
+
+    def _letters(self, asked: Parcel) -> Parcel:
+        member = self._member(asked)
+        adverts = [Advert.from_json(plain) for plain in asked.get("adverts", list)]
+        letters = member.share({advert.member: advert for advert in adverts})
+        self._keep(asked, member)
+        return Parcel("letters", {"letters": {str(k): letter.hex() for k, letter in letters.items()}})
+
+    def _confirm(self, asked: Parcel) -> Parcel:
+        member = self._member(asked)
+        signature = member.confirm(asked.get("number_of_sum", int), tuple(asked.get("survivors", list)))
+        self._keep(asked, member)
+        return Parcel("confirm", {"agreed": signature.hex()})
+
+    def _reveal(self, asked: Parcel) -> Parcel:
+        member = self._member(asked)
+        signatures = {int(k): bytes.fromhex(text) for k, text in asked.get("agreed", dict).items()}
+        shares = member.reveal(asked.get("number_of_sum", int), signatures)
+        self._keep(asked, member)
+        return Parcel("reveal", {"shares": {str(k): share.hex() for k, share in shares.items()}})
+
+    def _member(self, asked: Parcel) -> Member:
+        self._run(asked)
+        member = self._members.get(asked.get("session", str))
+        if member is None:
+            raise NotEnrolled("a message is about a secure sum that this holder does not know.")
+        return member
+
+    def _keep(self, asked: Parcel, member: Member) -> None:
+        """In a file before the answer leaves: a member that forgot what it said must not speak again."""
+        write_json(self._folder(asked.get("run", str)) / "member.json", {"boot": boot(), **member.to_json()})
+
+    def _recall(self, run: str) -> Member | None:
+        """The member that a process which died left behind. What lies there from before the machine itself went down may
+        be behind what was said, and is not used."""
+        path = self._folder(run) / "member.json"
+        plain = json.loads(path.read_text()) if path.exists() else {}
+        if plain.get("boot") != boot():
+            return None
+        return Member.from_json(plain, self._identities[run])
+
+    # ---- work ------------------------------------------------------------------------------------
+
+    def _work(self, asked: Parcel) -> Parcel:
+        run = self._run(asked)
+        request = wire.request_from_plain(asked.get("request", dict), asked.arrays)
+        theta = None
+        if "theta" in asked.arrays:
+            theta = asked.array("theta", np.float32, run.theta.size)
+        secure = run.plan.observer == Observer.SECAGG_SERVER
+        if secure:
+            member = self._member(asked)
+            if "letters" in asked.head:
+                letters = {int(k): bytes.fromhex(text) for k, text in asked.get("letters", dict).items()}
+                member.receive(letters)
+                for k, why in member.suspects.items():
+                    log.warning("the letter of client %d was tampered with: %s", k, why)
+                self._keep(asked, member)
+        run.admit(request, asked.get("attempt", str), theta)
+        codes, answer = run.compute(request)
+        if not secure:
+            return _clear(request, codes, answer)
+        return self._masked(asked, member, request, codes, answer)
+
+    def _masked(self, asked: Parcel, member: Member, request: Request, codes: np.ndarray, answer: Any) -> Parcel:
+        """Contribution and answer under one mask. Exact norms, which only plans without a proof ask for, go beside it."""
+        arrays: dict[str, np.ndarray] = {}
+        if answer is not None and is_raw(request.query):
+            arrays["answer"] = np.asarray(answer, np.float64)
+        elif answer is not None:
+            codes = np.concatenate([codes, FixedPoint(asked.get("answer_grid", float)).round(answer)])
+        masked = member.mask(asked.get("number_of_sum", int), codes)
+        self._keep(asked, member)
+        return Parcel("masked", {}, {"masked": masked, **arrays})
+
+    def _done(self, asked: Parcel) -> Parcel:
+        self._run(asked)
+        write_private(self._folder(asked.get("run", str)) / "statement.txt", asked.get("statement", str).encode())
+        log.info("run %s is over", asked.get("run", str))
+        return Parcel("done")
+
+
+def _clear(request: Request, codes: np.ndarray, answer: Any) -> Parcel:
+    head: dict[str, Any] = {}
+    arrays = {"codes": codes} if request.phase == GIVE else {}
+    if request.released:
+        head["state"] = answer
+    elif answer is not None:
+        arrays["answer"] = np.asarray(answer, np.float64)
+    return Parcel("given", head, arrays)
+
+
+class Signed:
+    """Members know each other by certificates that the federation's authority issued."""
+
+    def __init__(self, own: pki.Own, names: list[str], certificates: dict[str, str]) -> None:
+        self._own, self._public = own, {}
+        for k, name in enumerate(names):
+            said, public = pki.check(certificates.get(name, ""), own.authority)
+            if said != name:
+                raise Refused(f"the certificate of client {name} is made out to someone else.")
+            self._public[k] = public
+
+    def sign(self, text: bytes) -> bytes:
+        return self._own.sign(text)
+
+    def verify(self, member: int, text: bytes, signature: bytes) -> bool:
+        return pki.verify(self._public[member], text, signature)

@@ -1,0 +1,110 @@
+"""The federation as one place sees it: public facts about everyone, and the data of one client at most.
+
+A data holder has its own records and knows only sizes of the others; the server has the public test set and no records.
+To the rest of the library both look like any other `Federation`, so clients' work and scoring run unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sordino.data.check import Pair, checked
+from sordino.data.dataset import Normalise
+from sordino.errors import BadInput, whole
+from sordino.federation.population import Federation
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is taken to be public about a federation."""
+
+    name: str
+    classes: int
+    shape: tuple[int, ...]  # of one example
+    sizes: tuple[int, ...]  # examples of each client
+    normalise: Normalise | None = None
+
+    def __post_init__(self) -> None:
+        whole(2, classes=self.classes)
+        whole(**{f"size of client {k}": n for k, n in enumerate(self.sizes)})
+        if not self.sizes:
+            raise BadInput("there are no clients: a federation needs at least one.")
+
+    @property
+    def clients(self) -> int:
+        return len(self.sizes)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "classes": self.classes,
+            "shape": list(self.shape),
+            "sizes": list(self.sizes),
+            "normalise": None if self.normalise is None else self.normalise.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Facts:
+        normalise = plain["normalise"]
+        return cls(
+            str(plain["name"]),
+            int(plain["classes"]),
+            tuple(int(n) for n in plain["shape"]),
+            tuple(int(n) for n in plain["sizes"]),
+            None if normalise is None else Normalise.from_json(normalise),
+        )
+
+
+class Part(Federation):
+    """Build one with `held` or `seen_by_server`."""
+
+    def __init__(self, facts: Facts, x: np.ndarray, y: np.ndarray, own: int | None, test: Pair | None) -> None:
+        # Everyone before the own client holds nothing here, and so does everyone after it.
+        offsets = np.zeros(facts.clients + 1, np.int64)
+        if own is not None:
+            offsets[own + 1 :] = len(y)
+        super().__init__(
+            name=facts.name,
+            clients=facts.clients,
+            classes=facts.classes,
+            x=x,
+            y=y,
+            offsets=offsets,
+            test=test,
+            normalise=facts.normalise,
+        )
+        self.facts, self.own = facts, own
+        self.sizes = np.array(facts.sizes, np.int64)
+        self.sizes.flags.writeable = False
+
+    @classmethod
+    def held(cls, facts: Facts, own: int, x: np.ndarray, y: np.ndarray) -> Part:
+        """Client `own`'s place."""
+        x, y = checked(x, y, facts.classes, f"client {own}")
+        if tuple(x.shape[1:]) != facts.shape:
+            raise BadInput(f"the records here have shape {tuple(x.shape[1:])}, the federation's {facts.shape}.")
+        if not 0 <= own < facts.clients or len(y) != facts.sizes[own]:
+            raise BadInput(f"client {own} holds {len(y)} records, which is not what the federation was told.")
+        return cls(facts, x, np.asarray(y, np.int64), own, None)
+
+    @classmethod
+    def seen_by_server(cls, facts: Facts, test: Pair | None) -> Part:
+        """The server's place: nobody's records."""
+        kind = np.int64 if facts.normalise is not None and facts.normalise.tokens else np.float32
+        return cls(facts, np.zeros((0, *facts.shape), kind), np.zeros(0, np.int64), None, test)
+
+    @property
+    def examples(self) -> int:
+        """Of all clients together: rates are fractions of this."""
+        return sum(self.facts.sizes)
+
+    def __getitem__(self, k: int) -> Pair:
+        """The own client's records; for any other k one blank example, which is all that a look at shapes needs."""
+        if k == self.own:
+            return super().__getitem__(k)
+        kind = np.int64 if self.normalise is not None and self.normalise.tokens else np.float32
+        return np.zeros((1, *self.facts.shape), kind), np.zeros(1, np.int64)

@@ -1,0 +1,91 @@
+"""What a data holder allows, whatever the server asks: its policy file, and the check of a plan against it.
+
+    epsilon = 8.0                               # all runs together, by adding up
+    delta = 1e-4                                # likewise
+    units = ["example", "client"]
+    observers = ["secagg-server", "server"]     # not "public": that trusts the server with raw contributions
+    methods = []                                # empty: any
+    variants = ["certified"]
+    secure = true                               # noise and draws must come from this machine's secure source
+    least = 2                                   # fewest clients in whose noise ours hides, under secure aggregation
+
+A refusal is a sentence for the other side: it names the plan's value and the rule that it breaks, and nothing of the data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sordino.errors import BadInput, SordinoError, between, one_of, positive, whole
+from sordino.methods import METHODS
+from sordino.privacy.words import Noise, Observer, Unit, Variant
+from sordino.terms import Terms
+
+
+class Refused(SordinoError):
+    """The holder's veto. The sentence is meant for the server too."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The rules of one data holder."""
+
+    epsilon: float = 8.0
+    delta: float = 1e-4
+    units: tuple[str, ...] = tuple(str(u) for u in Unit)
+    observers: tuple[str, ...] = (str(Observer.SECAGG_SERVER), str(Observer.SERVER))
+    methods: tuple[str, ...] = ()
+    variants: tuple[str, ...] = (str(Variant.CERTIFIED),)
+    secure: bool = True
+    least: int = 2
+
+    def __post_init__(self) -> None:
+        positive(epsilon=self.epsilon)
+        between(0, 1, delta=self.delta)
+        whole(least=self.least)
+        for name, words in (("units", Unit), ("observers", Observer), ("variants", Variant), ("methods", METHODS)):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+            for word in getattr(self, name):
+                one_of(list(words), **{f"{name} of a policy": word})
+        if not isinstance(self.secure, bool):
+            raise BadInput(f"secure of a policy must be true or false, not {self.secure!r}.")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Policy:
+        try:
+            plain: dict[str, Any] = tomllib.loads(Path(path).read_text())
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise BadInput(f"the policy {str(path)!r} cannot be read: {error}.") from None
+        known = {f.name for f in dataclasses.fields(cls)}
+        for name in plain:
+            if name not in known:
+                raise BadInput(f"a policy has no rule {name!r}; it has {', '.join(sorted(known))}.")
+        return cls(**plain)
+
+    def check(self, terms: Terms) -> None:
+        """Refuse a plan that breaks a rule. `terms` are worked out here, from the plan alone, not taken on trust."""
+        plan = terms.plan
+        for name, value, allowed in (
+            ("unit", plan.unit, self.units),
+            ("observer", plan.observer, self.observers),
+            ("variant", plan.variant, self.variants),
+            ("method", plan.method, self.methods or tuple(METHODS)),
+        ):
+            if str(value) not in allowed:
+                raise Refused(f"{name} {value} is not allowed here; allowed: {', '.join(allowed)}.")
+        if not terms.proven and str(Variant.PUBLISHED) not in self.variants:
+            raise Refused(f"method {plan.method} is not private, and nothing that is not private is allowed here.")
+        if self.secure and plan.private and not plan.secure:
+            raise Refused("the plan's noise would be seeded, and only noise from the secure source is allowed here.")
+        if plan.noise == Noise.SHARES and plan.private and terms.survivors < self.least:
+            raise Refused(f"the noise is divided among {terms.survivors} clients; at least {self.least} are asked for.")
+        if terms.proven and terms.spent.epsilon > self.epsilon * (1 + 1e-9):
+            raise Refused(f"epsilon {terms.spent.epsilon:.4g} is more than the {self.epsilon:g} allowed here.")
+        if terms.proven and plan.delta > self.delta:
+            raise Refused(f"delta {plan.delta:g} is more than the {self.delta:g} allowed here.")

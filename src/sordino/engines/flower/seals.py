@@ -1,0 +1,133 @@
+"""Signatures and sequence numbers on every message, from the program at one end to the program at the other.
+
+TLS protects the way to Flower's SuperLink; what lies between it and the two programs that matter is protected here. The
+server signs what it asks, with its number; a holder takes a number once, in increasing order, and signs its answer with
+the same one. So a message that was changed, played again, meant for somebody else or sent by another run's owner is
+refused by the end that gets it. `Plain` seals sign nothing: for simulations, in which there is nobody to keep out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from sordino.engines.flower import pki
+from sordino.engines.flower.pki import Own, Untrusted
+from sordino.engines.flower.wire import Garbled, Parcel
+
+
+class ServerSeal(Protocol):
+    """The server's side: seals what goes out, opens what comes back."""
+
+    def seal(self, parcel: Parcel, to: str) -> Parcel: ...
+
+    def open(self, sent: Parcel, reply: Parcel) -> Parcel: ...
+
+
+class HolderSeal(Protocol):
+    """A holder's side. `open` is told the last number that was taken."""
+
+    def open(self, parcel: Parcel, last: int) -> Parcel: ...
+
+    def seal(self, asked: Parcel, reply: Parcel) -> Parcel: ...
+
+
+def digest(parcel: Parcel) -> bytes:
+    """Of everything but the signature."""
+    head = {name: value for name, value in parcel.head.items() if name != "signature"}
+    arrays = [[n, a.dtype.str, hashlib.sha256(a.data).hexdigest()] for n, a in sorted(parcel.arrays.items())]
+    text = json.dumps(["sordino message", parcel.kind, head, arrays], sort_keys=True)
+    return hashlib.sha256(text.encode()).digest()
+
+
+class Numbers:
+    """Numbers that grow, also from one start of the program to the next."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        self._last = max(self._last + 1, time.time_ns())
+        return self._last
+
+
+class Plain:
+    """Numbers without signatures, for both sides."""
+
+    def __init__(self) -> None:
+        self._numbers = Numbers()
+
+    def seal(self, parcel: Parcel, to: Any) -> Parcel:
+        if isinstance(to, Parcel):  # a holder's answer to `parcel`
+            return to.but(number=parcel.head.get("number"))
+        return parcel.but(to=to, number=self._numbers.next())
+
+    def open(self, parcel: Parcel, other: Any) -> Parcel:
+        if isinstance(other, Parcel):
+            return _answers(parcel, other)
+        return _fresh(parcel, other)
+
+
+class SignedServer:
+    """The server's seal: its own certificate, and those of the nodes that it admits."""
+
+    def __init__(self, own: Own, nodes: Mapping[str, str]) -> None:
+        self.own, self._numbers = own, Numbers()
+        self._public = {}
+        for name, certificate in nodes.items():
+            said, self._public[name] = pki.check(certificate, own.authority, ExtendedKeyUsageOID.CLIENT_AUTH)
+            if said != name:
+                raise Untrusted(f"the certificate of node {name} is made out to {said}.")
+
+    def seal(self, parcel: Parcel, to: str) -> Parcel:
+        made = parcel.but(to=to, number=self._numbers.next(), certificate=self.own.certificate)
+        return made.but(signature=self.own.sign(digest(made)).hex())
+
+    def open(self, sent: Parcel, reply: Parcel) -> Parcel:
+        name = sent.head["to"]
+        if reply.head.get("from") != name or not pki.verify(self._public[name], digest(reply), _signature(reply)):
+            raise Untrusted(f"an answer in the name of {name} is not signed by that node.")
+        return _answers(sent, reply)
+
+
+class SignedHolder:
+    """A holder's seal."""
+
+    def __init__(self, own: Own) -> None:
+        self.own = own
+
+    def open(self, parcel: Parcel, last: int) -> Parcel:
+        _, public = pki.check(parcel.get("certificate", str), self.own.authority, ExtendedKeyUsageOID.SERVER_AUTH)
+        if not pki.verify(public, digest(parcel), _signature(parcel)):
+            raise Untrusted("a message is not signed by the server, or was changed on its way.")
+        if parcel.head.get("to") != self.own.name:
+            raise Untrusted(f"a message is meant for {parcel.head.get('to')!r}.")
+        return _fresh(parcel, last)
+
+    def seal(self, asked: Parcel, reply: Parcel) -> Parcel:
+        made = reply.but(number=asked.head.get("number"), **{"from": self.own.name})
+        return made.but(signature=self.own.sign(digest(made)).hex())
+
+
+def _fresh(parcel: Parcel, last: int) -> Parcel:
+    if parcel.get("number", int) <= last:
+        raise Untrusted("a message was played again, or came out of order.")
+    return parcel
+
+
+def _answers(sent: Parcel, reply: Parcel) -> Parcel:
+    if reply.head.get("number") != sent.head["number"]:
+        raise Untrusted(f"an answer of {sent.head['to']} is to another question.")
+    return reply
+
+
+def _signature(parcel: Parcel) -> bytes:
+    try:
+        return bytes.fromhex(parcel.get("signature", str))
+    except ValueError:
+        raise Garbled("a signature cannot be read.") from None

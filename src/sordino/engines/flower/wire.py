@@ -1,0 +1,161 @@
+"""What travels between machines and processes: a kind, a head of plain data, and raw arrays. Never pickles.
+
+    bytes:  magic | length of the head | head as JSON (with the arrays' names, types and lengths) | the arrays
+
+What comes in is read with suspicion: unknown types, lengths that do not add up and heads that are too long are refused
+before anything is made of them. Requests to clients, with their bounds and queries, have their plain form here too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sordino.clients.request import ASK, GIVE, Request
+from sordino.errors import BadInput
+from sordino.privacy import bounds
+from sordino.privacy.mechanisms import FixedPoint
+from sordino.rules import query
+
+MAGIC = b"SRDN\x01"
+TYPES = ("<f4", "<f8", "<i8", "<u8")
+_HEAD = 1 << 26  # bytes; letters of many members are the longest heads
+_LONG = 64  # lists of numbers longer than this travel as arrays
+
+
+class Garbled(BadInput):
+    """Bytes that are no parcel, or a parcel that does not say what it should."""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """One message, either way."""
+
+    kind: str
+    head: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def but(self, **head: Any) -> Parcel:
+        """The same with more in its head."""
+        return Parcel(self.kind, {**self.head, **head}, self.arrays)
+
+    def get(self, name: str, kind: type | tuple[type, ...]) -> Any:
+        """An entry of the head, if it is there and of this type."""
+        value = self.head.get(name)
+        if not isinstance(value, kind) or isinstance(value, bool) and kind is int:
+            raise Garbled(f"a {self.kind} message has no usable {name!r}.")
+        return value
+
+    def array(self, name: str, dtype: Any, length: int | None = None) -> np.ndarray:
+        found = self.arrays.get(name)
+        if found is None or found.dtype != dtype or length is not None and found.size != length:
+            wanted = f"{np.dtype(dtype)}{'' if length is None else f' of {length}'}"
+            raise Garbled(f"a {self.kind} message has no array {name!r} of {wanted}.")
+        return found
+
+    @property
+    def size(self) -> int:
+        """Bytes of its arrays, and of its head as JSON."""
+        return sum(a.nbytes for a in self.arrays.values()) + len(json.dumps(self.head))
+
+
+def to_bytes(parcel: Parcel) -> bytes:
+    arrays = {name: _flat(name, array) for name, array in parcel.arrays.items()}
+    listed = [[name, array.dtype.str, array.size] for name, array in arrays.items()]
+    head = json.dumps({"kind": parcel.kind, "head": parcel.head, "arrays": listed}).encode()
+    return b"".join([MAGIC, struct.pack("<I", len(head)), head, *(array.tobytes() for array in arrays.values())])
+
+
+def from_bytes(data: bytes) -> Parcel:
+    try:
+        start = len(MAGIC) + 4
+        (length,) = struct.unpack("<I", data[len(MAGIC) : start])
+        if data[: len(MAGIC)] != MAGIC or length > min(_HEAD, len(data) - start):
+            raise Garbled("these bytes are no message of this version.")
+        said = json.loads(data[start : start + length])
+        at, arrays = start + length, {}
+        for name, kind, count in said["arrays"]:
+            if kind not in TYPES or not isinstance(count, int) or count < 0 or name in arrays:
+                raise Garbled(f"array {name!r} of a message is of no known type.")
+            end = at + count * np.dtype(kind).itemsize
+            if end > len(data):
+                raise Garbled(f"array {name!r} of a message is cut short.")
+            arrays[str(name)] = np.frombuffer(data[at:end], kind)
+            at = end
+        if at != len(data) or not isinstance(said["kind"], str) or not isinstance(said["head"], dict):
+            raise Garbled("a message is longer than it says.")
+        return Parcel(said["kind"], said["head"], arrays)
+    except Garbled:
+        raise
+    except (struct.error, KeyError, TypeError, ValueError, RecursionError):
+        raise Garbled("these bytes are no message.") from None
+
+
+def _flat(name: str, array: np.ndarray) -> np.ndarray:
+    array = np.ascontiguousarray(array)
+    if array.dtype.str not in TYPES or array.ndim != 1:
+        raise BadInput(f"array {name!r} must be a flat vector of {', '.join(TYPES)}, not {array.dtype} {array.shape}.")
+    return array
+
+
+# ---- requests --------------------------------------------------------------------------------------------
+
+
+def request_to_plain(request: Request) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """(head, arrays): bounds of many numbers travel as arrays."""
+    head = {f.name: getattr(request, f.name) for f in dataclasses.fields(request)}
+    arrays: dict[str, np.ndarray] = {}
+    head["grid"] = request.grid.scale
+    head["query"] = query_to_json(request.query)
+    head["bound"] = None
+    if request.bound is not None:
+        head["bound"] = plain = request.bound.to_json()
+        for name, value in list(plain.items()):
+            if isinstance(value, list) and len(value) > _LONG:
+                arrays[f"bound.{name}"] = np.asarray(value, np.float64)
+                plain[name] = None
+    return head, arrays
+
+
+def request_from_plain(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Request:
+    try:
+        fields = dict(head)
+        if fields["phase"] not in (ASK, GIVE) or not isinstance(fields["round"], int):
+            raise Garbled("a request has no known phase or round.")
+        fields["grid"] = FixedPoint(fields["grid"])
+        fields["query"] = query_from_json(fields["query"])
+        if fields["bound"] is not None:
+            plain = dict(fields["bound"])
+            for name in plain:
+                long = arrays.get(f"bound.{name}")
+                if long is not None:
+                    plain[name] = long.astype(np.int64) if name == "sizes" else long
+            fields["bound"] = bounds.from_json(plain)
+        return Request(**fields)
+    except (KeyError, TypeError, AttributeError):
+        raise Garbled("a request cannot be read: both sides need the same version.") from None
+
+
+_QUERIES = {kind.__name__: kind for kind in vars(query).values() if isinstance(kind, type) and hasattr(kind, "encode")}
+_QUERIES.pop("Query")
+
+
+def query_to_json(asked: query.Query | None) -> dict[str, Any] | None:
+    if asked is None:
+        return None
+    return {"kind": type(asked).__name__, **dataclasses.asdict(asked)}  # type: ignore[call-overload]
+
+
+def query_from_json(plain: Mapping[str, Any] | None) -> query.Query | None:
+    if plain is None:
+        return None
+    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items() if k != "kind"}
+    if plain.get("kind") not in _QUERIES:
+        raise Garbled(f"the query {plain.get('kind')!r} is not known; both sides need the same version.")
+    return _QUERIES[plain["kind"]](**fields)

@@ -1,0 +1,63 @@
+"""A federation whose clients are holders, reached by direct calls instead of a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from sordino.engines.flower.engine import Patience
+from sordino.engines.flower.federate import federate
+from sordino.engines.flower.holder import Holder
+from sordino.engines.flower.policy import Policy
+from sordino.engines.flower.seals import Plain
+from sordino.engines.flower.transport import Direct, Post
+from sordino.federation.population import Federation
+
+ANYTHING = Policy(
+    epsilon=1e9, delta=0.5, observers=("public", "secagg-server", "server"), variants=("certified", "published"),
+    secure=False, least=1,
+)  # fmt: skip
+QUICK = Patience(deadline=5.0, wait=2.0)
+
+
+class Hall:
+    """Holders by name; `post` reaches them."""
+
+    def __init__(self, federation, folder: Path, policy: Policy = ANYTHING):
+        self.federation, self.folder, self.policy = federation, folder, policy
+        self.names = [f"n{k}" for k in range(federation.clients)]
+        self.holders = {name: self.open(name) for name in self.names}
+        self.direct = Direct({name: holder.handle for name, holder in self.holders.items()})
+        self.post = Post(self.direct, Plain(), self.names)
+
+    def open(self, name: str) -> Holder:
+        data = self.federation.raw(self.names.index(name))
+        return Holder(name, data, self.policy, self.folder / name, Plain())
+
+    def restart(self, name: str) -> None:
+        self.holders[name].close()
+        self.holders[name] = self.open(name)
+        self.direct.handlers[name] = self.holders[name].handle
+
+    def train(self, plan, out, **others):
+        test, classes = self.federation._test, self.federation.classes
+        others = {"patience": QUICK} | others
+        return federate(self.post, plan, out, classes=classes, test=test, normalise=self.federation.normalise, **others)
+
+    def close(self):
+        for holder in self.holders.values():
+            holder.close()
+
+
+def toy(clients: int = 5, features: int = 5, classes: int = 3, size: int = 20, seed: int = 0) -> Federation:
+    """Linearly separable points, a few more at each further client."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    weights = rng.normal(size=(features, classes))
+
+    def points(n: int):
+        x = rng.normal(size=(n, features)).astype(np.float32)
+        return x, (x @ weights).argmax(1)
+
+    pairs = [points(size + k) for k in range(clients)]
+    return Federation.from_arrays(pairs, test=points(400), classes=classes, name="toy")

@@ -1,0 +1,65 @@
+"""One plan, one result: in this process and with clients elsewhere, every method gives the same model to 1e-6."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hall import Hall, toy
+from safetensors.numpy import load_file
+
+from sordino import Plan, Speed, train
+from sordino.federation.assembly import complete
+from sordino.methods import METHODS
+from sordino.models import build
+
+HERE = Speed(engine="in-process")
+WAYS = {
+    "client, central": {"unit": "client", "observer": "public", "sampling": "poisson", "cohort": 3},
+    "client, shares": {"unit": "client", "observer": "secagg-server", "sampling": "fixed", "cohort": 3},
+    "client, shares of everyone": {"unit": "client", "observer": "secagg-server", "sampling": "none"},
+    "client, local noise": {"unit": "client", "observer": "server", "sampling": "fixed", "cohort": 3},
+    "example, pooled central": {"unit": "example", "observer": "public", "batch_size": 30},
+    "example, pooled shares": {"unit": "example", "observer": "secagg-server", "batch_size": 30},
+    "example, local": {"unit": "example", "observer": "server", "batch_size": 10},
+}
+QUICK = ("client, shares of everyone", "example, pooled shares")
+ALSO = (("adact", "client, central"), ("quantile", "client, local noise"), ("adact", "example, local"))
+
+
+def cases():
+    for name, method in METHODS.items():
+        for variant in method.variants:
+            for way, settings in WAYS.items():
+                if settings["unit"] in method.units:
+                    quick = variant == method.variants[0] and way in QUICK or (name, way) in ALSO
+                    marks = () if quick else pytest.mark.slow
+                    yield pytest.param(name, str(variant), settings, id=f"{name}, {variant}, {way}", marks=marks)
+
+
+def plan(method, variant, settings):
+    given = {"data": "toy", "clients": 5, "method": method, "variant": variant, "rounds": 3, "batch_size": 8, "lr": 0.3}
+    private = {"multiplier": 0.5} if METHODS[method].private else {}
+    return Plan.from_json(complete(given | private | {"model": "linear"} | settings))
+
+
+@pytest.mark.parametrize(("method", "variant", "settings"), cases())
+def test_the_same_model(method, variant, settings, tmp_path):
+    try:
+        p = plan(method, variant, settings)
+    except ValueError as refusal:
+        pytest.skip(str(refusal))
+    federation = toy(clients=5)
+    model = build("linear", federation.input_shape, federation.classes, p.seed)
+    here = train(model, federation, p, out=tmp_path / "here", speed=HERE)
+    hall = Hall(federation, tmp_path / "holders")
+    there = hall.train(p, tmp_path / "there")
+    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("here", "there"))
+    assert any(np.abs(v).max() > 1e-3 for v in a.values()), "nothing was learnt at all"
+    for key in a:
+        np.testing.assert_allclose(a[key], b[key], atol=1e-6)
+    assert there.accuracy == pytest.approx(here.accuracy, abs=0.01)
+    for ours, theirs in zip(there.metrics, here.metrics, strict=True):
+        assert ours["bound"] == (None if theirs["bound"] is None else pytest.approx(theirs["bound"], rel=1e-6))
+    if here.terms.proven:
+        assert here.epsilon == there.epsilon
+    hall.close()
