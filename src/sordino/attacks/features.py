@@ -19,8 +19,8 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def loss(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Cross-entropy."""
-    return -_at(log_softmax(logits), labels)
+    """Cross-entropy, by the log-odds: as precise near 0 as anywhere."""
+    return np.logaddexp(0.0, -log_odds(logits, labels))
 
 
 def confidence(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -51,11 +51,11 @@ def entropy(logits: np.ndarray) -> np.ndarray:
 
 def modified_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """-(1 - p_y) log p_y - sum over others of p_i log(1 - p_i) (Song and Mittal 2021): 0 when sure and right."""
-    logs = log_softmax(logits)
-    rest = _log_rest(np.asarray(logits, np.float64), logs)
-    others = np.exp(logs) * rest
-    mine = np.exp(_at(rest, labels)) * _at(logs, labels)
-    return -(mine + others.sum(1) - _at(others, labels))
+    logits = np.asarray(logits, np.float64)
+    odds = _at(logits, labels) - _logsumexp(_without(logits, labels))
+    mine = np.exp(-np.logaddexp(0.0, odds)) * np.logaddexp(0.0, -odds)  # (1 - p) times -log p
+    others = np.exp(log_softmax(logits)) * _log_rest(logits)
+    return mine - _without(others, labels).sum(1)
 
 
 def largest(logits: np.ndarray, count: int) -> np.ndarray:
@@ -73,12 +73,12 @@ def _logsumexp(logits: np.ndarray) -> np.ndarray:
     return top + np.log(np.exp(logits - top[:, None]).sum(1))
 
 
-def _log_rest(logits: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """log(1 - p) for every class; for the likeliest from the sum of the others, where 1 - p would round to 0."""
+def _log_rest(logits: np.ndarray) -> np.ndarray:
+    """log(1 - p) for every class; for the likeliest by its odds, where 1 - p would round to 0."""
     top = logits.argmax(1)
     with np.errstate(divide="ignore"):  # p = 1, of the likeliest, which is replaced
-        rest = np.log1p(-np.minimum(np.exp(logs), 1.0))
-    rest[np.arange(len(logits)), top] = _logsumexp(_without(logits, top)) - _logsumexp(logits)
+        rest = np.log1p(-np.minimum(softmax(logits), 1.0))
+    rest[np.arange(len(logits)), top] = -np.logaddexp(0.0, log_odds(logits, top))
     return rest
 
 

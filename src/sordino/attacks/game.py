@@ -315,7 +315,7 @@ class Game:
         from sordino.models import build, names
 
         shape = self._target.cast.federation.input_shape
-        usual = "lenet" if len(shape) == 3 else "linear"
+        usual = "lenet" if len(shape) == 3 and min(shape[1:]) >= 28 else "linear"
         return build(self.plan.model if self.plan.model in names() else usual, shape, outputs, seed)
 
 

@@ -34,10 +34,15 @@ def learn(
     rng: np.random.Generator,
     adamw: bool = False,
 ) -> nn.Module:
-    """A trained network. `inputs` are arrays with one row per record, handed to the network one by one."""
+    """A trained network. `inputs` are arrays with one row per record, handed to the network one by one.
+
+    One thread: layers this small gain nothing from more, and the result is the same on every machine.
+    """
     import torch
 
-    with torch.random.fork_rng(devices=[]):
+    from sordino.engines.inprocess import one_thread
+
+    with one_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**62)))  # layers draw their weights and dropout from the global generator
         network = build()
         tensors = [torch.from_numpy(np.asarray(part)) for part in inputs]
@@ -45,12 +50,13 @@ def learn(
         order = rng.permutation(len(wanted))
         held = torch.from_numpy(order[: int(len(order) * lesson.held_out)])
         rest = order[len(held) :]
+        batch = min(lesson.batch, max(8, len(rest) // 10))  # few records still make several steps an epoch
         make = torch.optim.AdamW if adamw else torch.optim.Adam
         optimizer = make(network.parameters(), lr=lesson.lr, weight_decay=lesson.weight_decay)
         best, state = np.inf, None
         for _ in range(lesson.epochs):
             network.train()
-            for rows in torch.from_numpy(rng.permutation(rest)).split(lesson.batch):
+            for rows in torch.from_numpy(rng.permutation(rest)).split(batch):
                 optimizer.zero_grad()
                 loss(network(*(part[rows] for part in tensors)), wanted[rows]).backward()
                 torch.nn.utils.clip_grad_norm_(network.parameters(), 5.0)

@@ -91,6 +91,9 @@ def replay(
             if active is not None and active.server:
                 model = replace(model, theta=before + _step(active, before, active.strength * move))
             model, facts = rounds.run(model)
+            if model.round in watch:
+                # Before a client's own climb is added: it knows that part, and looks at how the others answer the last.
+                seen(model.round, model.theta)
             if active is not None and not active.server:
                 room = active.strength * move
                 if facts.bound is not None:  # clipped to the bound, and one contribution of many
@@ -98,8 +101,6 @@ def replay(
                 model = replace(model, theta=model.theta + _step(active, before, room))
             else:
                 move = facts.moved * rounds.optimizer.lr
-            if model.round in watch:
-                seen(model.round, model.theta)
             say("replay", model.round, terms.rounds)
         return model.theta
     finally:

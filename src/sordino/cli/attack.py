@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "attack",
         help="membership inference against a finished run, beside what its proof allows",
-        description="Attack a finished run: members from its federation, non-members from its test split. A private run "
+        description="Attack a finished run: members from its federation, non-members from the test split. A private run "
         "is compared with an undefended control, which is trained and attacked alike.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -50,6 +50,8 @@ class Trees:
     def fit_and_score(self, own: np.ndarray, members: np.ndarray, judged: np.ndarray, seed: int) -> np.ndarray:
         """The estimated probability of membership."""
         fitted = self.classifier(seed, len(own)).fit(own.astype(np.float32), members)
+        if self.kind == "rf":
+            fitted.n_jobs = 1  # trees add up their votes in one order, to the same bits
         return fitted.predict_proba(judged.astype(np.float32))[:, 1]
 
     def classifier(self, seed: int, records: int) -> Any:

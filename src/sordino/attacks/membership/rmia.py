@@ -77,6 +77,10 @@ def ratio(p: np.ndarray, out: np.ndarray, a: float) -> np.ndarray:
 def score(
     p: np.ndarray, out: np.ndarray, p_population: np.ndarray, out_population: np.ndarray, a: float, gamma: float = 1.0
 ) -> np.ndarray:
-    """The share of population records that each record dominates, by binary search among their sorted ratios."""
+    """The share of population records that each record dominates, by binary search among their sorted ratios.
+
+    The share grows with the record's own ratio, which therefore orders records of equal share.
+    """
     crowd = np.sort(ratio(p_population, out_population, a) * gamma)
-    return np.searchsorted(crowd, ratio(p, out, a), "left") / len(crowd)
+    mine = ratio(p, out, a)
+    return (np.searchsorted(crowd, mine, "left") + mine / (1 + mine)) / (len(crowd) + 1)

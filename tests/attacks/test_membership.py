@@ -1,0 +1,107 @@
+"""Every attack against a model that has learnt by heart, and against one that has learnt nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attacks.by_heart import make, plan
+from sordino.attacks import networks
+from sordino.attacks.game import Game, Reach, Target
+from sordino.attacks.membership.quantile import Quantile
+from sordino.attacks.rows import Guarantee, play
+from sordino.attacks.table import ATTACKS, entry
+from sordino.clients.flat import Flat
+
+QUICK = {"lira": {"models": 4}, "lira-offline": {"models": 4}, "shadow-lr": {"shadows": 2}}
+# What each reaches on 160 judged records, less about two standard errors.
+REACHED = {"dt": 0.6, "dt-sorted": 0.6, "ml-leaks": 0.6}
+
+
+@pytest.fixture(autouse=True)
+def short_lessons(monkeypatch):
+    """Few records need few epochs."""
+    from sordino.attacks.membership import white_box
+
+    monkeypatch.setattr(white_box, "LESSON", replace(white_box.LESSON, epochs=8))
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_attacks_succeed_on_what_was_learnt_by_heart(name, target):
+    row = play(target, entry(name), Guarantee(), **QUICK.get(name, {}))
+    assert row["auc"] > REACHED.get(name, 0.65), row
+    assert row["auc_ci"][0] < row["auc"] < row["auc_ci"][1] and row["asr"] > 0.52
+    assert row["auc_ceiling"] == row["asr_ceiling"] == row["tpr_at_1pct_ceiling"] == 1.0
+    assert row["unit_attacked"] == "example" and row["unit_protected"] == "none"
+
+
+@pytest.fixture(scope="module")
+def blank(target):
+    """A target that was never trained: nothing can be told."""
+    fresh = Flat(make(7)).vector().numpy()
+    return Target(target.plan, target.cast, make, fresh, 2, lambda: {1: fresh, 2: fresh}, target.folder, 2)
+
+
+@pytest.mark.parametrize("name", [n for n, e in ATTACKS.items() if e.view == "client" and not e.active])
+def test_attacks_find_nothing_where_nothing_was_learnt(name, blank):
+    row = play(blank, entry(name), Guarantee(), **QUICK.get(name, {}))
+    assert row["auc_ci"][0] < 0.5 + 0.03 and 0.35 < row["auc"] < 0.65, row
+
+
+@pytest.mark.parametrize("name", ["rf", "cs", "quantile", "rmia"])
+def test_the_same_seed_gives_the_same_scores(name, target):
+    attack = entry(name).build()
+    a, b = (attack.guess(Game(replace(target, _cache={}), attack.reach)) for _ in range(2))
+    assert np.array_equal(a.scores, b.scores) and a.threshold == b.threshold
+
+
+def test_unseen_classes_are_the_only_ones_judged(target):
+    attack = Quantile(unseen=0.34)
+    guess = attack.guess(Game(target, attack.reach))
+    dropped = attack.dropped(Game(target, attack.reach))
+    assert len(dropped) == 1 and len(guess.scores) == len(guess.judged)
+    assert set(target.labels[target.cast.judged[guess.judged]]) == set(dropped)
+
+
+def test_quantiles_by_pinball_tell_as_much(target):
+    row = play(target, replace(entry("quantile"), options={"loss": "pinball"}), Guarantee())
+    assert row["auc"] > 0.65
+
+
+def test_more_reference_models_extend_those_that_are_there(target):
+    four, two = target.references(4), target.references(2)
+    assert np.array_equal(four.logits[:2], two.logits) and np.array_equal(four.inside[:2], two.inside)
+    assert four.population.shape == (4, len(target.cast.population), 4)
+
+
+def test_a_model_without_dense_layers_has_no_white_box(target):
+    import torch
+
+    from sordino.attacks.lens import Lens
+    from sordino.errors import BadInput
+
+    lens = Lens(torch.nn.Sequential(torch.nn.Conv1d(1, 2, 3), torch.nn.Flatten()))
+    with pytest.raises(BadInput, match="no dense layer"):
+        lens.look(lens.flat.vector().numpy(), np.zeros((2, 1, 4), np.float32), np.zeros(2, int), 1, deep=True)
+
+
+def test_a_diverged_model_is_refused(target):
+    from sordino.errors import BadInput
+
+    with pytest.raises(BadInput, match="diverged"):
+        replace(target, theta=np.full_like(target.theta, np.nan))
+
+
+def test_learning_keeps_the_best_epoch():
+    rng = np.random.Generator(np.random.PCG64(0))
+    x = rng.normal(size=(300, 4)).astype(np.float32)
+    y = (x[:, 0] > 0).astype(np.float32)
+    lesson = networks.Lesson(lr=1e-2, epochs=20, batch=32)
+    network = networks.learn(lambda: networks.perceptron(4, (16,)), [x], y, networks.member_loss, lesson, rng)
+    assert ((networks.answer(network, [x])[:, 0] > 0) == y).mean() > 0.95
+
+
+def test_plans_of_runs_under_attack_are_untouched(target):
+    assert target.plan == plan() and Reach.QUERIES in entry("rf").build().reach
