@@ -142,7 +142,7 @@ def told(what: str, done: int, total: int) -> None:
 
 def speed() -> dict[str, float]:
     """Seconds of rf, gb and dt on 20,000 records: 10,000 that the attacker knows and 10,000 that are judged."""
-    from sordino.attacks.game import Target
+    from sordino.attacks.target import Target
     from sordino.clients.flat import Flat
 
     study = replace(FULL, members=10_000, test=10_000)

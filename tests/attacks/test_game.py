@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sordino.attacks.game import Game, Reach, on_trial, spread
+from sordino.attacks.game import Game, Reach, on_trial
 from sordino.attacks.table import ATTACKS, TABLE, entries
+from sordino.attacks.target import spread
 from sordino.errors import BadInput, NotPrivate
 
 ASKS = {

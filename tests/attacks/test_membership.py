@@ -9,10 +9,11 @@ import pytest
 
 from attacks.by_heart import make, plan
 from sordino.attacks import networks
-from sordino.attacks.game import Game, Reach, Target
+from sordino.attacks.game import Game, Reach
 from sordino.attacks.membership.quantile import Quantile
 from sordino.attacks.rows import Guarantee, play
 from sordino.attacks.table import ATTACKS, entry
+from sordino.attacks.target import Target
 from sordino.clients.flat import Flat
 
 QUICK = {"lira": {"models": 4}, "lira-offline": {"models": 4}, "shadow-lr": {"shadows": 2}}

@@ -9,9 +9,9 @@ import pytest
 
 from attacks.by_heart import SPEED, make, plan, population, private_plan
 from sordino import BadInput, train
-from sordino.attacks.game import Target
 from sordino.attacks.protocol import Protocol, deal
 from sordino.attacks.replay import Tamper, replay, server_sees_messages
+from sordino.attacks.target import Target
 from sordino.clients.flat import Flat
 from sordino.engines import Speed
 from sordino.federation import checkpoint

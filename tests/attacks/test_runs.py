@@ -17,8 +17,13 @@ from sordino.attacks.runs import Settings, attack_run, control_plan
 OURS = {"make": make, "federation": population()}
 
 
+def copied(run, to) -> None:
+    """A run folder as training left it."""
+    shutil.copytree(run, to, ignore=shutil.ignore_patterns("attack", "attack.json"))
+
+
 def test_an_open_run_is_its_own_control(heart, tmp_path):
-    shutil.copytree(heart[0], tmp_path / "run")
+    copied(heart[0], tmp_path / "run")
     table = attack_run(tmp_path / "run", ["basic", "rf"], Settings(workers=1), **OURS)
     assert table["epsilon"] == "inf" and table["unit_protected"] == "none" and table["control"] is None
     assert [r["attack"] for r in table["results"]] == ["basic", "rf"]
@@ -29,7 +34,7 @@ def test_an_open_run_is_its_own_control(heart, tmp_path):
 
 
 def test_lines_are_kept_until_something_changes(heart, tmp_path, monkeypatch):
-    shutil.copytree(heart[0], tmp_path / "run")
+    copied(heart[0], tmp_path / "run")
     first = attack_run(tmp_path / "run", ["basic", "rmia"], Settings(references=2, workers=2), **OURS)
     assert len(list((tmp_path / "run" / "attack").glob("reference-*/*.safetensors"))) == 2
     monkeypatch.setattr(runs, "play", lambda *_, **__: pytest.fail("played again"))
@@ -51,7 +56,7 @@ def test_lines_are_kept_until_something_changes(heart, tmp_path, monkeypatch):
 
 
 def test_lines_of_other_attacks_stay_in_the_table(heart, tmp_path):
-    shutil.copytree(heart[0], tmp_path / "run")
+    copied(heart[0], tmp_path / "run")
     attack_run(tmp_path / "run", ["basic"], **OURS)
     attack_run(tmp_path / "run", ["basic-common"], **OURS)
     kept = json.loads((tmp_path / "run" / "attack.json").read_text())["results"]
@@ -59,7 +64,7 @@ def test_lines_of_other_attacks_stay_in_the_table(heart, tmp_path):
 
 
 def test_a_private_run_stands_beside_an_undefended_control(guarded, tmp_path):
-    shutil.copytree(guarded, tmp_path / "run")
+    copied(guarded, tmp_path / "run")
     told = []
     say = lambda what, done, total: told.append(what)  # noqa: E731
     table = attack_run(tmp_path / "run", ["basic-common", "rf-label"], Settings(workers=1), say=say, **OURS)
@@ -75,8 +80,8 @@ def test_a_private_run_stands_beside_an_undefended_control(guarded, tmp_path):
 
 
 def test_another_run_may_be_the_control(guarded, heart, tmp_path):
-    shutil.copytree(guarded, tmp_path / "run")
-    shutil.copytree(heart[0], tmp_path / "open")
+    copied(guarded, tmp_path / "run")
+    copied(heart[0], tmp_path / "open")
     table = attack_run(tmp_path / "run", ["basic-common"], Settings(control=str(tmp_path / "open")), **OURS)
     assert table["results"][0]["informative"] is True and "Every attack succeeds" in table["verdict"]
     with pytest.raises(BadInput, match="is private itself"):
@@ -104,7 +109,7 @@ def test_the_control_passes_over_the_data_as_often():
 def test_folders_that_hold_no_finished_run_are_refused(heart, tmp_path):
     with pytest.raises(BadInput, match="not a run folder"):
         attack_run(tmp_path, ["rf"])
-    shutil.copytree(heart[0], tmp_path / "run")
+    copied(heart[0], tmp_path / "run")
     (tmp_path / "run" / "statement.json").unlink()
     with pytest.raises(BadInput, match="has not ended; finish it with sordino train --resume"):
         attack_run(tmp_path / "run", ["rf"], **OURS)
@@ -113,6 +118,6 @@ def test_folders_that_hold_no_finished_run_are_refused(heart, tmp_path):
 def test_weights_of_another_model_are_refused(heart, tmp_path):
     import torch
 
-    shutil.copytree(heart[0], tmp_path / "run")
+    copied(heart[0], tmp_path / "run")
     with pytest.raises(BadInput, match="does not fit the model of the plan"):
         attack_run(tmp_path / "run", ["rf"], make=lambda seed: torch.nn.Linear(30, 4), federation=OURS["federation"])

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sordino.attacks import metrics
 from sordino.attacks.ceilings import Ceiling, ceiling_for_record
-from sordino.attacks.game import Game, Guess, Target
+from sordino.attacks.game import Game, Guess
 from sordino.attacks.protocol import Cast
 from sordino.attacks.replay import server_sees_messages
 from sordino.attacks.table import Entry
+from sordino.attacks.target import Target
 from sordino.plan import Plan
 from sordino.privacy.words import Observer, Relation, Unit
 
@@ -162,8 +163,3 @@ def ranked(entries: Sequence[Entry]) -> list[Entry]:
 
 def private(guarantee: Guarantee) -> bool:
     return math.isfinite(guarantee.epsilon)
-
-
-def as_control(target: Target, **changes: Any) -> Target:
-    """The same game on another target of the same cast."""
-    return replace(target, **changes, _cache={})

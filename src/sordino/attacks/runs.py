@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sordino.attacks.game import Target
 from sordino.attacks.protocol import Protocol, deal
 from sordino.attacks.rows import Guarantee, play, private, ranked, verdict, with_control
 from sordino.attacks.shadows import Make, Say, quiet
 from sordino.attacks.table import Entry, entry
+from sordino.attacks.target import Target
 from sordino.errors import BadInput
 from sordino.plan import Plan
 from sordino.privacy.words import Observer, Relation, Unit, Variant
@@ -179,6 +179,7 @@ def _rows(run: Opened, folder: Path, chosen: Sequence[Entry], settings: Settings
         line = kept.get(key)
         if line is None:
             line = play(run.target, one, run.guarantee, **settings.changes(one)) | {"key": key}
+            _write(folder, _merged(folder, [line]))  # at once: an interruption costs one attack
         rows.append({name: value for name, value in line.items() if name not in ("control_auc", "informative")})
     run.target.say(f"{prefix}attacks", len(chosen), len(chosen))
     return rows
@@ -209,14 +210,23 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def _keep(folder: Path, table: dict[str, Any]) -> None:
     """Write the table, with lines of other attacks that were there, and redraw the report."""
-    from sordino.federation.checkpoint import write_atomically
     from sordino.report.run import write_report
 
-    here = {line["attack"] for line in table["results"]}
-    older = [line for line in _read(folder).get("results", []) if line.get("attack") not in here]
-    whole = {**table, "results": [*table["results"], *older]}
-    write_atomically(folder / "attack.json", (json.dumps(whole, indent=2) + "\n").encode())
+    _write(folder, {**table, "results": _merged(folder, table["results"])["results"]})
     write_report(folder)
+
+
+def _merged(folder: Path, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is kept, with these lines in place of older ones of the same attacks."""
+    kept, here = _read(folder), {line["attack"] for line in lines}
+    older = [line for line in kept.get("results", []) if line.get("attack") not in here]
+    return {**kept, "results": [*lines, *older]}
+
+
+def _write(folder: Path, table: dict[str, Any]) -> None:
+    from sordino.federation.checkpoint import write_atomically
+
+    write_atomically(folder / "attack.json", (json.dumps(table, indent=2) + "\n").encode())
 
 
 # ---- the undefended control ------------------------------------------------------------------------------------------

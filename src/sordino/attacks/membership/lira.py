@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sordino.attacks import features
-from sordino.attacks.game import Game, Guess, Reach, References, on_trial
+from sordino.attacks.game import Game, Guess, Reach, on_trial
 from sordino.attacks.metrics import best_threshold
+from sordino.attacks.target import References
 
 ENOUGH = 16  # models on a side, from which on each record has a deviation of its own
 _LEAST = 1e-6  # a deviation below this comes of equal models

@@ -1,0 +1,207 @@
+"""What is attacked: a trained model with its plan and data, and how to train or watch more like it.
+
+A target can do whatever some attacker can; which part of it an attack may use is for `game` to say.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sordino.attacks import replay as replays
+from sordino.attacks import shadows as training
+from sordino.attacks.lens import Lens, Sight, joined
+from sordino.attacks.protocol import Cast
+from sordino.attacks.shadows import Make, Say, quiet
+from sordino.errors import BadInput
+from sordino.plan import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """Reference models' answers. `inside[k, i]`: whether model k was trained on attacked record i."""
+
+    inside: np.ndarray  # bool [k, attacked]
+    logits: np.ndarray  # [k, attacked, classes]
+    population: np.ndarray  # [k, population, classes]
+
+
+@dataclass(frozen=True, eq=False)
+class Shadows:
+    """Shadow models' answers on the population that they were trained on half of."""
+
+    inside: np.ndarray  # bool [k, population]
+    logits: np.ndarray  # [k, population, classes]
+
+
+@dataclass(eq=False)
+class Target:
+    """What is attacked: a trained model with its plan and data, and how to train more like it."""
+
+    plan: Plan
+    cast: Cast
+    make: Make
+    theta: np.ndarray  # final weights, in the order of `clients.flat`
+    rounds: int  # that were run
+    kept: Callable[[], dict[int, np.ndarray]] = dict  # the models of several rounds, if the run kept them
+    folder: Path | None = None  # where models that the attacker trains are kept
+    workers: int = 0
+    seed: int = 0
+    say: Say = quiet
+    _cache: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.workers == 0:
+            self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        if not np.isfinite(self.theta).all():
+            raise BadInput("the model's weights are not finite: training has diverged, and there is nothing to attack.")
+
+    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
+
+    @cached_property
+    def lens(self) -> Lens:
+        return Lens(self.make(self.plan.seed))
+
+    @cached_property
+    def inputs(self) -> np.ndarray:
+        return self.cast.inputs()
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        return self.cast.labels.astype(np.int64)
+
+    @cached_property
+    def population_inputs(self) -> np.ndarray:
+        return self.cast.population_inputs()
+
+    # ---- models that the attacker trains -----------------------------------------------------------------------------
+
+    def references(self, count: int) -> References:
+        """Models for every game on this target; more of them extend those that are there."""
+        inside = training.reference_sides(self.cast, count, self.seed)
+        jobs = training.reference_jobs(self.cast, inside, self.seed)
+        thetas = self._train("reference", jobs)
+        return References(
+            inside,
+            np.stack([self._answers(("reference", k, 0), theta, self.inputs) for k, theta in enumerate(thetas)]),
+            np.stack(
+                [self._answers(("reference", k, 1), theta, self.population_inputs) for k, theta in enumerate(thetas)]
+            ),
+        )
+
+    def shadows(self, count: int) -> Shadows:
+        inside = training.shadow_sides(self.cast, count, self.seed)
+        thetas = self._train("shadow", training.shadow_jobs(self.cast, inside, self.seed))
+        answers = [self._answers(("shadow", k), theta, self.population_inputs) for k, theta in enumerate(thetas)]
+        return Shadows(inside, np.stack(answers))
+
+    def _answers(self, key: Any, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return self.cached(key, lambda: self.lens.logits(theta, x))
+
+    def _train(self, kind: str, jobs: list[training.Job]) -> list[np.ndarray]:
+        if self.folder is None:
+            raise BadInput("a folder is needed to keep the models that the attacker trains; give one.")
+        name = f"{kind}-{training.digest(self.plan, self.cast, kind, self.seed)}"
+        return training.train_all(jobs, self.make, self.plan, self.folder / name, self.workers, self.say)
+
+    # ---- models of several rounds ------------------------------------------------------------------------------------
+
+    def watch(self, count: int, deep: bool, server: bool = False, active: float = 0.0) -> list[Sight]:
+        """Up to `count` sights, evenly over the run: of released models, of clients' own, of a run tampered with."""
+        key = ("watch", count, deep, server, active)
+        return self.cached(key, lambda: self._watch(count, deep, server, active))
+
+    def _watch(self, count: int, deep: bool, server: bool, active: float) -> list[Sight]:
+        messages = server and replays.server_sees_messages(self.plan)
+        if not messages and not active:
+            return [self._look(theta, round, deep) for round, theta in self._released(count)]
+        if self.plan.secure:
+            raise BadInput(
+                "the noise of this run came from the secure source, so it cannot be replayed for this attack."
+            )
+        rounds = spread(range(1, self.rounds + 1), count)
+        sights: dict[int, Sight] = {}
+        parts: dict[int, dict[int, Sight]] = {}
+
+        def sent(round: int, client: int, theta: np.ndarray) -> None:
+            mine = np.flatnonzero(self.cast.owner == client)
+            if len(mine):
+                sight = self.lens.look(theta, self.inputs[mine], self.labels[mine], round, deep)
+                parts.setdefault(round, {})[client] = sight
+
+        def seen(round: int, theta: np.ndarray) -> None:
+            whole = self._look(theta, round, deep)
+            all_rows = np.arange(len(self.labels))
+            local = [(np.flatnonzero(self.cast.owner == k), sight) for k, sight in parts.pop(round, {}).items()]
+            # Of a client that was not drawn in this round only the released model tells.
+            sights[round] = joined(len(self.labels), [(all_rows, whole), *local])
+
+        tamper = None
+        if active:
+            start = max(2, self.rounds // 2)
+            tamper = replays.Tamper(self._climb, server, active, start)
+        replays.replay(
+            self.make,
+            self.cast.federation,
+            self.plan,
+            set(rounds),
+            seen,
+            sent if messages else None,
+            tamper,
+            self.workers,
+            self.say,
+        )
+        return [sights[round] for round in rounds]
+
+    def _climb(self, theta: np.ndarray) -> np.ndarray:
+        return self.lens.gradient(theta, self.inputs, self.labels)
+
+    def _look(self, theta: np.ndarray, round: int, deep: bool) -> Sight:
+        return self.lens.look(theta, self.inputs, self.labels, round, deep)
+
+    def _released(self, count: int) -> list[tuple[int, np.ndarray]]:
+        """Kept models; where the run kept none it is replayed, and must end in the same model."""
+        models = self.cached("kept", self.kept)
+        if len(models) >= min(2, self.rounds):
+            models = {**models, self.rounds: self.theta}
+        else:
+            models = self.cached(("released", count), lambda: self._replayed(count))
+        return [(round, models[round]) for round in spread(sorted(models), count)]
+
+    def _replayed(self, count: int) -> dict[int, np.ndarray]:
+        refusal = "train again with --keep-models to attack the models of several rounds."
+        if self.plan.secure:
+            raise BadInput(f"this run kept no models of its rounds, and its secure noise cannot be repeated; {refusal}")
+        models: dict[int, np.ndarray] = {}
+        watch = set(spread(range(1, self.rounds + 1), count))
+        seen = lambda round, theta: models.__setitem__(round, theta.copy())  # noqa: E731
+        final = replays.replay(
+            self.make, self.cast.federation, self.plan, watch, seen, workers=self.workers, say=self.say
+        )
+        if not np.array_equal(final, self.theta):
+            raise BadInput(
+                f"a replay of this run ends in another model (code, data or threads have changed); {refusal}"
+            )
+        return models
+
+
+def spread(items: Any, count: int) -> list[Any]:
+    """At most `count` of them, evenly, the last one always among them.
+
+    >>> spread([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 5)
+    [2, 4, 6, 8, 10]
+    """
+    items = list(items)
+    if len(items) <= count:
+        return items
+    places = np.floor(np.arange(1, count + 1) * len(items) / count).astype(int) - 1
+    return [items[place] for place in places]
