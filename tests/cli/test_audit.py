@@ -14,7 +14,7 @@ from sordino.cli.main import main  # noqa: E402
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("audit") / "run"
-    words = "train --method dp-fedavg --unit client --observer public --sampling none --rounds 3 --canaries 60 --multiplier 1.5"
+    words = "train --method dp-fedavg --unit client --observer public --sampling none --rounds 3 --canaries 80 --multiplier 0.8"
     assert main([*words.split(), "--quiet", "--engine", "in-process", "--out", str(folder)]) == 0
     return folder
 
@@ -29,7 +29,7 @@ def test_json(run, capsys):
     assert main(["audit", str(run), "--json"]) == 0
     found = printed(capsys)
     assert {"epsilon_lower", "confidence", "epsilon_proven", "epsilon_claimed", "largest_provable"} <= set(found)
-    assert 0 <= found["epsilon_lower"] < found["epsilon_proven"] and found["canaries"] == 60
+    assert 0 <= found["epsilon_lower"] < found["epsilon_proven"] and found["canaries"] == 80
     assert found["epsilon_claimed"] is None and found["confidence"] == 0.95
     assert {k: v for k, v in found.items() if k != "run"} == json.loads((run / "audit.json").read_text())
     assert (run / "report.html").exists()

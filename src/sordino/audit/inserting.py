@@ -30,6 +30,7 @@ from sordino.audit.records import KINDS, Records
 from sordino.clients.request import GIVE, Request
 from sordino.clients.whole import WholeUpdates
 from sordino.engines.base import Engine, Gathered
+from sordino.errors import BadInput
 from sordino.privacy import events, mechanisms
 from sordino.privacy.bounds import Bound
 from sordino.privacy.randomness import SERVER, stream
@@ -49,6 +50,10 @@ class Inserted:
     def __init__(self, terms: Terms, dimension: int, folder: Path, federation: Federation) -> None:
         plan = terms.plan
         who.enough(plan)
+        if getattr(plan.known, "closed_loop", False):
+            raise BadInput(
+                f"method {plan.method} chooses its noise as it goes, which no canary is made for; use canaries 0."
+            )
         kept = watching.read(folder) if (folder / watching.FILE).exists() else None
         secret = _secret(plan) if kept is None else kept["secret"]
         self.terms, self.plan, self.folder = terms, plan, folder
@@ -70,6 +75,8 @@ class Inserted:
 
     def join(self, engine: Engine, work: Any, rule: Rule, round: int) -> tuple[Any, Any]:
         """The engine and the rule to run the rounds with; `round` of them are done."""
+        if not hasattr(work, "site"):
+            raise BadInput("canaries are put into runs on this machine, not across data holders; use canaries 0.")
         if round:
             self.watch.load(round)
         self._work = work
