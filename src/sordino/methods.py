@@ -25,6 +25,7 @@ from sordino.rules import (
     dp_fedamvc,
     dp_fedddc,
     dp_fedggc,
+    fedmap,
     fixed,
     geyer,
     noise_gamma,
@@ -66,6 +67,7 @@ class Method:
     rule: Callable[..., Rule]
     published: Callable[..., Rule] | None = None  # None: the published rule is the certified one
     units: tuple[Unit, ...] = BOTH
+    observers: tuple[Observer, ...] = tuple(Observer)
     # Why the epsilon that the paper prints does not hold; empty if it does.
     reasons: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
@@ -78,6 +80,8 @@ class Method:
     larger: Callable[[Plan], bool] = lambda plan: False
     mechanisms: tuple[str, ...] = GAUSSIAN
     private: bool = True  # False for the non-private baseline
+    # Whether clients choose their multipliers from what they released: budgets of their own in the place of a schedule.
+    closed_loop: bool = False
 
     @property
     def private_as_published(self) -> bool:
@@ -225,6 +229,17 @@ TABLE = (
         "automatic",
         "Bu et al. 2023, Automatic clipping: differentially private deep learning made easier and stronger",
         automatic.certified,
+    ),
+    Method(
+        "fedmap",
+        "FedMAP, Federated meta-driven adaptive privacy (under review, ICLR 2026)",
+        fedmap.certified,
+        fedmap.published,
+        units=(Unit.EXAMPLE,),
+        observers=(Observer.SERVER,),
+        reasons=fedmap.REASONS,
+        defaults={"unit": "example", "observer": "server"},
+        closed_loop=True,
     ),
 )
 

@@ -47,6 +47,7 @@ class Plan:
     mechanism: str = "gaussian"
     bound: float = 1.0
     options: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    metanet: str | None = None  # weights of FedMAP's controllers; None: those of the package
     # the guarantee
     unit: Unit = Unit.EXAMPLE
     observer: Observer = Observer.SECAGG_SERVER
@@ -110,6 +111,9 @@ class Plan:
         known = self.known
         if self.unit not in known.units:
             raise BadInput(f"method {self.method} does not run in the {self.unit} unit; use {' or '.join(known.units)}.")
+        if self.observer not in known.observers:
+            fit = " or ".join(known.observers)
+            raise BadInput(f"method {self.method} does not run towards observer {self.observer}; use {fit}.")
         if self.size > self.clients:
             raise BadInput(f"cohort {self.size} is larger than the {self.clients} clients; ask for at most {self.clients}.")
         if self.pooled and self.size != self.clients:

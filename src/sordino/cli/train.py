@@ -32,6 +32,7 @@ FIELDS: tuple[tuple[str, Any, Any, str], ...] = (
     ("variant", str, tuple(Variant), "certified: made private; published: as the paper prints it"),
     ("mechanism", str, MECHANISMS, "noise"),
     ("bound", float, None, "first clipping threshold; public"),
+    ("metanet", str, None, "weights of FedMAP's controllers, from `sordino metanet pretrain`"),
     ("unit", str, tuple(Unit), "what is protected"),
     ("observer", str, tuple(Observer), "against whom"),
     ("relation", str, tuple(Relation), "neighbouring relation (by default it follows from the sampling)"),

@@ -84,6 +84,11 @@ def make_work(site: Any, theta: np.ndarray, rule: Rule) -> Work:
         from sordino.clients.pooled import PooledGradients
 
         return PooledGradients(site, theta)
+    if plan.known.closed_loop:
+        from sordino.clients.fedmap import ControlledSteps
+        from sordino.clients.fedmap_published import PrintedSteps
+
+        return PrintedSteps(site, theta, rule) if plan.published else ControlledSteps(site, theta, rule)
     if plan.local and plan.private:
         from sordino.clients.dpsgd import LocalSteps
 

@@ -23,6 +23,7 @@ def save(folder: Path, model: Model, extra: dict) -> None:
     from safetensors.numpy import save as to_bytes
 
     arrays = {"theta": model.theta, **{f"optimizer.{name}": array for name, array in model.optimizer.items()}}
+    arrays |= {f"clients.{name}": array for name, array in model.clients.items()}
     facts = {"round": model.round, "rule": model.rule, **extra}
     blob = to_bytes({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {"facts": json.dumps(facts)})
     write_atomically(folder / NAME, blob)
@@ -41,8 +42,11 @@ def load(folder: Path) -> tuple[Model, dict] | None:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise BadInput(f"the checkpoint {path} cannot be read ({error}); restore it, or start a new run.") from None
-    optimizer = {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith("optimizer.")}
-    return Model(facts.pop("round"), arrays["theta"], optimizer, facts.pop("rule")), facts
+    optimizer, clients = (
+        {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith(f"{part}.")}
+        for part in ("optimizer", "clients")
+    )
+    return Model(facts.pop("round"), arrays["theta"], optimizer, facts.pop("rule"), clients), facts
 
 
 def keep(folder: Path, model: Model) -> None:

@@ -44,6 +44,7 @@ class Model:
     theta: np.ndarray
     optimizer: Arrays
     rule: State
+    clients: Arrays = field(default_factory=dict)  # what clients keep between their rounds, where a method has such
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,14 @@ class Round:
         facts = self._facts(t, cohort, bound, noise, mean)
         self._check_released(t)
         return Model(t, theta, optimizer, state), facts
+
+    def share(self, model: Model) -> float:
+        """The part of the budget that is spent, 0 to 1."""
+        return self.ledger.filter.share
+
+    def close(self, model: Model) -> Terms:
+        """The terms at the end; a method whose paper's epsilon follows from the run fills it in."""
+        return self.terms
 
     def _grant(self, t: int) -> None:
         """On disk before any data is touched. A round cut short by a crash runs again under what the ledger allows."""

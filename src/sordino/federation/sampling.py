@@ -33,7 +33,12 @@ def participations(plan: Plan) -> int:
     """The largest number of rounds that any one client takes part in; known beforehand, since draws ignore the data."""
     if plan.sampling == Sampling.NONE or plan.size == plan.clients:
         return plan.rounds
+    return max(1, int(turns(plan).max()))
+
+
+def turns(plan: Plan) -> np.ndarray:
+    """How many rounds each client is drawn for."""
     counts = np.zeros(plan.clients, np.int64)
     for t in range(1, plan.rounds + 1):
         counts[draw(plan, t)] += 1
-    return max(1, int(counts.max()))
+    return counts

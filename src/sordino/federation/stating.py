@@ -37,7 +37,7 @@ def state(
         noise=plan.noise,
         simulated=simulated,
         secure=plan.secure,
-        multiplier=terms.multiplier if terms.multiplier else None,
+        multiplier=terms.multipliers or None,
         rule=_rule(terms),
         steps=max(local_steps(plan, n) for n in terms.public.distinct()) if plan.local else 1,
         epsilon_claimed=terms.claimed,

@@ -138,7 +138,7 @@ def _train(
         engine, rule = canaries.join(engine, work, rule, kept[0].round if kept else 0)
     ledger = _ledger(folder, terms, kept, resume)
     try:
-        rounds = Round(terms, rule, engine, work, ledger)
+        rounds = _rounds(terms)(terms, rule, engine, work, ledger)
         model = kept[0] if kept else rounds.start(theta.copy())
         history = folder.start_metrics(model.round)
         stopped, aborted = None, 0
@@ -160,12 +160,12 @@ def _train(
                 _checkpoint(folder, model, ledger, canaries)
             if speed.keeps(model.round):
                 checkpoint.keep(folder.models, model)
-            row["spent"] = ledger.filter.share
+            row["spent"] = rounds.share(model)
             row["seconds"] = time.perf_counter() - started
             folder.add_metrics(row)
             history.append(row)
             if on_round is not None:
-                on_round(_progress(row, terms, ledger.filter))
+                on_round(_progress(row, terms))
         engine.theta[:] = model.theta
         accuracy = _last_accuracy(history, model.round, engine)
         _checkpoint(folder, model, ledger, canaries)
@@ -173,12 +173,23 @@ def _train(
             canaries.finish(theta, model.theta)
         repeated = sum(grant.attempt > 1 for grant in ledger.grants)
         simulated = getattr(engine, "simulated", True)
-        statement = state(terms, model, stopped, ledger.filter.share, repeated, simulated)
+        terms = rounds.close(model)
+        statement = state(terms, model, stopped, rounds.share(model), repeated, simulated)
     finally:
         folder.close()
         ledger.close()
         engine.close()
     return _finish(module, terms, folder, model, statement, accuracy, history)
+
+
+def _rounds(terms: Terms) -> type[Round]:
+    """The kind of round that the method runs."""
+    if not terms.plan.known.closed_loop:
+        return Round
+    from sordino.federation.closed_loop import ClosedLoop
+    from sordino.federation.printed_loop import PrintedLoop
+
+    return PrintedLoop if terms.plan.published else ClosedLoop
 
 
 def _canaries(terms: Terms, dimension: int, folder: RunFolder, federation: Federation) -> Any:
@@ -205,13 +216,15 @@ def _ledger(folder: RunFolder, terms: Terms, kept: Any, resume: bool) -> Ledger:
     if resume and folder.ledger.exists():
         return Ledger.open(folder.ledger, digest, head=kept[1]["ledger"] if kept else None)
     about = {"unit": str(plan.unit), "relation": str(terms.relation), "observer": str(plan.observer)}
-    return Ledger.create(folder.ledger, digest, _filter(terms), about)
+    return Ledger.create(folder.ledger, digest, _filter(terms), about, getattr(terms, "spending", None))
 
 
 def _filter(terms: Terms) -> Filter:
     """Everything that is released is settled before round one, so any accountant may prove it; the filter counts it off."""
     if not terms.proven:
         return NoBudget("the run is not private")
+    if terms.plan.known.closed_loop:
+        return NoBudget("each client keeps a budget of its own")
     spent = terms.spent
     return ScheduleFilter(terms.slots, spent.epsilon, terms.plan.delta, terms.relation, spent.accountant)
 
@@ -226,13 +239,13 @@ def _metrics(model: Model, facts: Facts, terms: Terms, engine: Any, speed: Speed
     return row
 
 
-def _progress(row: dict[str, Any], terms: Terms, budget: Filter) -> Progress:
+def _progress(row: dict[str, Any], terms: Terms) -> Progress:
     return Progress(
         round=row["round"],
         rounds=terms.plan.rounds,
         accuracy=row.get("accuracy"),
         bound=row["bound"],
-        spent=budget.share,
+        spent=row["spent"],
         epsilon=terms.spent.epsilon,
         seconds=row["seconds"],
     )

@@ -1,0 +1,245 @@
+"""FedMAP's client, certified: a network of its own sets the bound and the noise of every step from what it has released.
+
+Before each step, in this order:
+
+    look       at the last step's released gradient and count, at the drift of released parameters, at round and budget
+    propose    (C, z), by MetaNet
+    pay        the step's cost at z, out of the round's purse; a proposal that is refused is asked again at the even multiplier
+               of the purse; a client that cannot pay for that either sits out the rest of the round
+    step       a Poisson batch of the client's own records, each gradient clipped to C, noise z C on the sum, as in `dpsgd`
+
+and after the last one the client tunes its network (see `sordino.rules.fedmap` for the loss). Nothing in here looks at a raw
+value: the controller's inputs, its state and what it sends are functions of released values and public numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from sordino.budgets import step_costs
+from sordino.clients.dpsgd import LocalSteps
+from sordino.clients.pooled import record_rate
+from sordino.clients.request import Request
+from sordino.clients.site import Site
+from sordino.metanet import features
+from sordino.metanet.features import CERTIFIED, Look
+from sordino.metanet.net import MetaNet, load
+from sordino.privacy.lookup import Table
+from sordino.privacy.purse import Purse
+from sordino.rules.fedmap import FedMap
+from sordino.terms import local_steps
+
+NORM = 1.0  # of a tuning step's gradient, at most (as in the paper's pre-training)
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a client keeps between its rounds; all of it released or public."""
+
+    net: np.ndarray  # the trained part of its MetaNet; empty: as pre-trained
+    rows: np.ndarray  # the last looks [at most 5, features]
+    bound: float = 0.0  # 0: not yet begun
+    purse: float = 0.0  # granted and not spent
+    granted: float = 0.0
+    spent: float = 0.0
+    turns: int = 0  # rounds that it was drawn for
+
+    @classmethod
+    def blank(cls, kind: str = CERTIFIED) -> Own:
+        return cls(np.zeros(0, np.float32), np.zeros((0, len(features.NAMES[kind])), np.float32))
+
+
+@dataclass(frozen=True)
+class Errand:
+    """One client's work in a round: what it may spend now, and what it will be able to spend later."""
+
+    client: int
+    purse: float
+    later: float  # of its budget, not yet granted
+    turns: int  # rounds that it will be drawn for, this one included
+    own: Own
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a client says after a round."""
+
+    client: int
+    own: Own
+    bounds: tuple[float, ...] = ()  # of the steps taken
+    multipliers: tuple[float, ...] = ()
+
+
+@dataclass
+class _Diary:
+    """The steps of one round, for tuning."""
+
+    histories: list[list[list[float]]] = field(default_factory=list)
+    bounds: list[float] = field(default_factory=list)
+    multipliers: list[float] = field(default_factory=list)
+    evens: list[float] = field(default_factory=list)
+    costs: list[float] = field(default_factory=list)  # over the allowance
+    slopes: list[float] = field(default_factory=list)  # of log cost in log z
+    within: list[float] = field(default_factory=list)
+    spent: list[float] = field(default_factory=list)  # share of the budget, before the step
+
+
+class ControlledSteps(LocalSteps):
+    """The work of clients whose own controllers set the bound and the multiplier."""
+
+    rule: FedMap
+
+    def __init__(self, site: Site, theta: np.ndarray, rule: Any) -> None:
+        super().__init__(site, theta, rule)
+        self.net: MetaNet | None = None
+        self._tables: dict[tuple[float, int], Table] = {}
+        self._first = np.zeros(0, np.float32)
+
+    def items(self, round: int, cohort: np.ndarray) -> list[Any]:
+        raise AssertionError("errands are made by the round, which grants their purses")
+
+    def weight(self, item: Errand) -> int:  # type: ignore[override]
+        return self.site.federation.size(item.client)
+
+    def give(self, request: Request, item: Errand, out: np.ndarray) -> Any:  # type: ignore[override]
+        """Run the round's steps as far as the purse allows; put the released move into `out` and report."""
+        k, flat, own, public = item.client, self.site.flat, item.own, request.state
+        examples = self.site.federation.size(k)
+        table = self._table(record_rate(self.plan.batch_size, examples, self.plan.sampling), int(public["order"]))
+        net = self._controller(own)
+        flat.load(self.theta)
+        self.site.seed_layers(request.round, k)
+        move = self.descent.start(flat.size, flat.theta.device)
+        purse, steps, diary = Purse(item.purse), local_steps(self.plan, examples), _Diary()
+        rows = own.rows.tolist()
+        bound = own.bound or public["bound"]
+        budget = own.spent + item.purse + item.later
+        look = self._look(request, 0.0, own.spent / budget if budget else 1.0, public["moved"] / (self.plan.lr * bound))
+        for step in range(steps):
+            rows = [*rows, look.row()][-features.LENGTH :]
+            allowance = (purse.left + item.later) / (steps - step + (item.turns - 1) * steps)
+            proposal = self._propose(net, rows, bound, float(table.multiplier(allowance)[0]))
+            if proposal is None:
+                break
+            proposed, multiplier, even = proposal
+            paid = self._pay(purse, table, multiplier, steps - step)
+            if paid is None:
+                break
+            multiplier, cost = paid
+            gradient, state = self._step(replace(request, multiplier=multiplier), k, step, {"bound": proposed})
+            moved = move(torch.from_numpy(gradient.astype(np.float32)).to(flat.theta.device))
+            flat.theta.sub_(moved)
+            drift = float(torch.linalg.vector_norm(moved)) / (self.plan.lr * proposed)
+            diary.histories.append(list(rows))
+            diary.spent.append(look.spent)
+            diary.bounds.append(proposed)
+            diary.multipliers.append(multiplier)
+            diary.evens.append(even)
+            diary.costs.append(cost / allowance)
+            diary.slopes.append(_slope(table, multiplier))
+            diary.within.append(min(max(state["within"], 0.0), 1.0))
+            spent = (own.spent + purse.spent) / budget
+            look = self._look(request, (step + 1) / steps, spent, drift, state, math.log(proposed / bound))
+            bound = proposed
+        out += request.grid.round(flat.theta.cpu().numpy().astype(np.float64) - self.theta)
+        self._tune(net, diary)
+        after = replace(
+            own,
+            net=net.personal if self.rule.tune else own.net,
+            rows=np.asarray(rows, np.float32).reshape(-1, len(features.NAMES[CERTIFIED])),
+            bound=bound,
+            purse=purse.left,
+            spent=own.spent + purse.spent,
+        )
+        return Report(k, after, tuple(diary.bounds), tuple(diary.multipliers))
+
+    # ---- the parts of a step -----------------------------------------------------------------------------------------
+
+    def _look(
+        self, request: Request, part: float, spent: float, drift: float, state: dict | None = None, change: float = 0.0
+    ) -> Look:
+        progress = min(1.0, (request.round - 1 + part) / self.plan.rounds)
+        if state is None:
+            return Look(drift=drift, progress=progress, spent=spent)
+        return Look(state["within"], change, state["noise"], state["signal"], drift, progress, spent)
+
+    def _propose(
+        self, net: MetaNet, rows: list[list[float]], bound: float, even: float
+    ) -> tuple[float, float, float] | None:
+        """(C, z, even z); None if so little is left that no useful noise would fit."""
+        if even > features.MULTIPLIERS[1]:
+            return None
+        outputs = net.decide(*features.stack([rows], len(features.NAMES[CERTIFIED])))[0]
+        proposed, multiplier = features.read(CERTIFIED, outputs.tolist(), bound, even)
+        features.usable(proposed, multiplier)
+        return proposed, multiplier, even
+
+    @staticmethod
+    def _pay(purse: Purse, table: Table, multiplier: float, steps: int) -> tuple[float, float] | None:
+        """The multiplier that was paid for, and its cost. The purse is asked before any record is drawn."""
+        for asked in (multiplier, float(table.multiplier(purse.left / steps)[0])):
+            asked = max(asked, table.least)
+            cost = float(table.cost(asked)[0])
+            if purse.affords(cost) and asked <= features.MULTIPLIERS[1]:
+                purse.request(cost)
+                return asked, cost
+        return None
+
+    # ---- the controller ----------------------------------------------------------------------------------------------
+
+    def _controller(self, own: Own) -> MetaNet:
+        if self.net is None:
+            self.net = self._load()
+            if not self.rule.pretrained:
+                self.net.initialise(torch.Generator().manual_seed(self.plan.seed))
+            self._first = self.net.personal
+        self.net.take(own.net if own.net.size else self._first)
+        return self.net
+
+    def _load(self) -> MetaNet:
+        return load(CERTIFIED, self.plan.metanet)
+
+    def _tune(self, net: MetaNet, diary: _Diary) -> None:
+        """One gradient step of the client's own projection and head."""
+        if not (self.rule.tune and diary.histories):
+            return
+        steps, valid = features.stack(diary.histories, len(features.NAMES[CERTIFIED]))
+        columns = (diary.multipliers, diary.evens, diary.costs, diary.slopes, diary.within, diary.spent)
+        z, even, cost, slope, within, spent = (torch.tensor(column, dtype=torch.float32) for column in columns)
+        outputs = torch.tanh(net(torch.from_numpy(steps), torch.from_numpy(valid)))
+        log_bound, off = features.REACH * outputs[:, 0], features.SPAN * outputs[:, 1]
+        # The cost as a power of z, about what was paid: its marginal cost is then that of the table.
+        log_cost = torch.log(cost.clamp_min(1e-12)) + slope * (off - torch.log(z / even))
+        loss = (
+            0.5 * self.rule.utility * torch.exp(2 * off)
+            + self.rule.lam * log_cost.square()
+            + self.rule.beta * spent * torch.exp(log_cost)
+            + (within - 0.5) * log_bound
+        ).mean()
+        self._descend(net, loss)
+
+    def _descend(self, net: MetaNet, loss: torch.Tensor) -> None:
+        """One clipped gradient step of projection and head; none, if the gradient is not a number."""
+        gradients = torch.autograd.grad(loss, net.trained)
+        norm = math.sqrt(sum(float(g.square().sum()) for g in gradients))
+        if not math.isfinite(norm):
+            return
+        with torch.no_grad():
+            for parameter, gradient in zip(net.trained, gradients):
+                parameter.sub_(gradient, alpha=self.rule.tune * min(1.0, NORM / max(norm, 1e-12)))
+
+    def _table(self, rate: float, order: int) -> Table:
+        if (rate, order) not in self._tables:
+            self._tables[rate, order] = step_costs(rate, order)
+        return self._tables[rate, order]
+
+
+def _slope(table: Table, z: float) -> float:
+    """d log cost / d log z, by a small difference; 0 where the table ends."""
+    near, far = table.cost([z, z * 1.01], [0, 0])
+    return math.log(far / near) / math.log(1.01) if 0 < near < math.inf and far > 0 else 0.0

@@ -1,0 +1,184 @@
+"""The round of a method whose clients set their own noise: purses are granted, errands run, reports read.
+
+    cohort    who is drawn, without looking at data
+    purses    each client's part of what is left of its budget, at most twice its even share; charged and on disk
+    errands   every client spends its purse step by step and sends its released move, its state and what it spent
+    model     a server step with the mean of the moves, divided by a public number
+    state     a bound for clients that begin, and how far the model moved
+
+What a client does not spend stays in its purse. Of what single clients have spent only the largest share is ever told.
+
+After a crash a seeded simulation runs a round again under the grant that stands, to the same bits. Noise from a secure source is
+new: the round is charged once more, clients that cannot pay for that sit out, and what was left over from earlier rounds counts as
+spent, since the first attempt may have spent it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sordino.budgets import Budgets
+from sordino.clients.fedmap import Errand, Own, Report
+from sordino.clients.request import GIVE, Request
+from sordino.federation import sampling
+from sordino.federation.round import Facts, Model, Round
+from sordino.federation.server import Arrays
+from sordino.metanet.features import LENGTH
+from sordino.privacy import events, mechanisms
+from sordino.privacy.release import require_released
+from sordino.terms import Terms
+
+GENEROUS = 2.0  # times its even share a client may spend in one round
+GRID = mechanisms.FixedPoint(2.0**32)
+
+
+class ClosedLoop(Round):
+    """Rounds under budgets of the clients' own."""
+
+    terms: Budgets
+
+    def run(self, model: Model) -> tuple[Model, Facts]:
+        t = model.round + 1
+        cohort = sampling.draw(self.plan, t)
+        accounts = unpack(model.clients)
+        errands = self._grant_purses(t, cohort, accounts)
+        self.engine.theta[:] = model.theta
+        state = {**model.rule, "order": self.terms.order}
+        request = Request(round=t, phase=GIVE, grid=GRID, bound=None, state=state, released=True)
+        harvest = self.engine.run(request, errands)
+        total = require_released(harvest.total, "what local clients send").decode()
+        reports: tuple[Report, ...] = require_released(harvest.answers, "the report of a local client")
+        mean = total / self.terms.denominator(cohort)
+        theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)
+        accounts |= {report.client: report.own for report in reports}
+        bounds = [math.log(report.own.bound) for report in reports if report.bounds]
+        bound = math.exp(float(np.mean(bounds))) if bounds else model.rule["bound"]
+        rule = {
+            "bound": bound,
+            "moved": float(np.linalg.norm(theta - model.theta)),
+            "used": _range([*model.rule.get("used", ()), *(z for report in reports for z in report.multipliers)]),
+        }
+        facts = self._told(reports, mean, bound)
+        return Model(t, theta, optimizer, rule, pack(accounts)), facts
+
+    def share(self, model: Model) -> float:
+        """The largest part of any client's budget that is spent."""
+        spent = model.clients["sums"][:, -1].max() if model.clients else 0.0
+        return min(1.0, float(spent) / self.terms.spending.budget)
+
+    def close(self, model: Model) -> Terms:
+        return replace(self.terms, used=tuple(model.rule.get("used", ())))
+
+    # ---- grants ------------------------------------------------------------------------------------------------------
+
+    def _grant_purses(self, t: int, cohort: np.ndarray, accounts: dict[int, Own]) -> list[Errand]:
+        """Charge what this round may cost each client, and make the errands. On disk before any data is touched."""
+        standing = self.ledger.granted(t)
+        if standing is not None:
+            ids, grants = self._stands(t, standing, accounts)
+        else:
+            asked = {int(k): self._asks(int(k), accounts) for k in cohort}
+            ids = np.array([k for k, (purse, _) in asked.items() if purse > 0], np.int64)
+            grants = np.array([asked[k][1] for k in ids.tolist()], float)
+            self.ledger.request(_event(grants, self.terms.order), t, ids, grants)
+        for k in cohort.tolist():
+            own = accounts.get(k) or Own.blank()
+            accounts[k] = replace(own, turns=own.turns + 1)
+        errands = []
+        for k, grant in zip(ids.tolist(), grants.tolist()):
+            own = accounts[k]
+            own = accounts[k] = replace(own, granted=own.granted + grant)
+            left = max(1, int(self.terms.turns[k]) - own.turns + 1)
+            errands.append(Errand(k, own.purse + grant, self._later(k, own) if left > 1 else 0.0, left, own))
+        return errands
+
+    def _later(self, k: int, own: Own) -> float:
+        """What can still be granted to a client. After repeated crashes the ledger knows of more than the account does."""
+        assert self.ledger.spending is not None
+        room = (1 - float(self.ledger.spending.of([k])[0])) * self.terms.budget
+        return max(0.0, min(self.terms.budget - own.granted, room))
+
+    def _asks(self, k: int, accounts: dict[int, Own]) -> tuple[float, float]:
+        """(purse, new grant) of a client: what is left, divided by the rounds it is drawn for, times `GENEROUS`."""
+        own = accounts.get(k) or Own.blank()
+        there = self._later(k, own) + own.purse
+        left = max(1, int(self.terms.turns[k]) - own.turns)
+        purse = min(there, GENEROUS * there / left)
+        return max(purse, own.purse), max(0.0, purse - own.purse)
+
+    def _stands(self, t: int, standing: Any, accounts: dict[int, Own]) -> tuple[np.ndarray, np.ndarray]:
+        """Who runs under a grant that was given before a crash."""
+        ids = standing.clients
+        grants = np.array(np.broadcast_to(np.asarray(standing.costs, float), ids.shape))
+        if not self.plan.secure:
+            self.ledger.resume(t, False)
+            return ids, grants
+        assert self.ledger.spending is not None
+        for k in ids.tolist():
+            own = accounts.get(k) or Own.blank()
+            # The first attempt had this purse and this grant, and may have spent both.
+            lost = own.purse + float(grants[ids == k][0])
+            accounts[k] = replace(own, purse=0.0, granted=own.granted + lost - own.purse, spent=own.spent + lost)
+        able = self.ledger.spending.affordable(ids, grants)
+        self.ledger.resume(t, True, clients=ids[able], costs=grants[able])
+        return ids[able], grants[able]
+
+    def _told(self, reports: tuple[Report, ...], mean: np.ndarray, bound: float) -> Facts:
+        used = [z for report in reports for z in report.multipliers]
+        return Facts(
+            cohort=len(reports),
+            bound=bound,
+            multiplier=math.exp(float(np.mean(np.log(used)))) if used else 0.0,
+            noise=0.0,
+            moved=float(np.linalg.norm(mean)),
+        )
+
+
+def _range(values: list[float]) -> list[float]:
+    return [min(values), max(values)] if values else []
+
+
+def _event(grants: np.ndarray, order: int) -> events.Event:
+    """The largest purse as a Gaussian that costs as much at the committed order: what stands in the ledger for it."""
+    most = float(grants.max(initial=0.0))
+    return events.gaussian(math.sqrt(order / (2 * most))) if most > 0 else events.nothing()
+
+
+# --- accounts as arrays, for a checkpoint -----------------------------------------------------------------------------
+
+
+def pack(accounts: dict[int, Own]) -> Arrays:
+    """Every client that was ever drawn, in ascending order."""
+    if not accounts:
+        return {}
+    ids = sorted(accounts)
+    owns = [accounts[k] for k in ids]
+    width = max(own.net.size for own in owns)
+    features = max(own.rows.shape[1] for own in owns)
+    net, rows = np.zeros((len(ids), width), np.float32), np.zeros((len(ids), LENGTH, features), np.float32)
+    for i, own in enumerate(owns):
+        net[i, : own.net.size] = own.net
+        rows[i, : len(own.rows)] = own.rows
+    counts = [[own.net.size > 0, len(own.rows), own.turns] for own in owns]
+    sums = [[own.bound, own.purse, own.granted, own.spent] for own in owns]
+    return {
+        "ids": np.array(ids, np.int64),
+        "net": net,
+        "rows": rows,
+        "counts": np.array(counts, np.int64),
+        "sums": np.array(sums, np.float64),
+    }
+
+
+def unpack(arrays: Arrays) -> dict[int, Own]:
+    accounts = {}
+    for i, k in enumerate(arrays.get("ids", np.zeros(0, np.int64)).tolist()):
+        tuned, seen, turns = arrays["counts"][i].tolist()
+        net = arrays["net"][i] if tuned else np.zeros(0, np.float32)
+        bound, purse, granted, spent = arrays["sums"][i].tolist()
+        accounts[k] = Own(net, arrays["rows"][i, :seen], bound, purse, granted, spent, turns)
+    return accounts
