@@ -135,7 +135,8 @@ class Convolution(Record):
         self.o = layer.out_channels // layer.groups
         self.has_weight = layer.weight.requires_grad
         self.has_bias = layer.bias is not None and layer.bias.requires_grad
-        self.flip = not _channels_last(x)  # then positions are contiguous, and [K, O] is the faster way round
+        self.flip = not _channels_last(x)  # then positions are what is contiguous
+        self.tall = self.flip and self.o % 16 == 0  # gradients as [K, O]: the faster way round if rows fill registers
         self.kept: Tensor | None = None
         self.squares = []
         self.sums = g.flatten(2).sum(2).view(examples, self.images, -1).sum(1) if self.has_bias else g.new_empty(0)
@@ -171,14 +172,14 @@ class Convolution(Record):
         kept = self.g.new_empty(self.n, self.layer.groups * self.k * self.o)
         lengths = self.g.new_empty(self.n)
         for s, a, g in self._matrices(0):
-            window = kept[s].view(a.shape[0], *((self.k, self.o) if self.flip else (self.o, self.k)))
-            torch.bmm(*((a.transpose(1, 2), g) if self.flip else (g.transpose(1, 2), a)), out=window)
+            window = kept[s].view(a.shape[0], *((self.k, self.o) if self.tall else (self.o, self.k)))
+            torch.bmm(*((a.transpose(1, 2), g) if self.tall else (g.transpose(1, 2), a)), out=window)
             lengths[s] = _squares(kept[s])
         return kept, lengths
 
     def _order(self, kept: Tensor) -> Tensor:
         """From the way round of the product to the order of the weight."""
-        if not self.flip:
+        if not self.tall:
             return kept
         shape = kept.shape
         return kept.view(*shape[:-1], self.layer.groups, self.k, self.o).transpose(-1, -2).reshape(shape)
