@@ -139,6 +139,11 @@ class Plan:
                 f"survivors {self.survivors} is for observer secagg-server and at most the {self.size} clients of a cohort; "
                 "leave it out, or lower it."
             )
+        if self.relation == Relation.ADD_REMOVE and self.unit == Unit.CLIENT and self.observer != Observer.PUBLIC and self.private:
+            raise BadInput(
+                f"observer {self.observer} sees who takes part, so a client that is not there is noticed: relation add-remove "
+                "does not hold; leave relation out (zero-out), or use replace-one."
+            )
         if self.relation == Relation.ADD_REMOVE and self.sampling == Sampling.FIXED:
             raise BadInput("fixed-size sampling is proven for relation replace-one only; leave relation out, or use poisson.")
         known.check(self)

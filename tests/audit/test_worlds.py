@@ -11,6 +11,7 @@ from sordino.audit.cases import BASE, PLACES, Case, certified, private_methods  
 from sordino.audit.scripted import JUST_WITHIN, Script  # noqa: E402
 from sordino.audit.statistics import NAMES, statistics  # noqa: E402
 from sordino.audit.worlds import exposed  # noqa: E402
+from sordino.errors import BadInput  # noqa: E402
 
 PLAIN = [
     {},
@@ -88,3 +89,10 @@ def test_every_method_is_checked_in_every_unit_towards_every_observer():
 def test_every_statistic_has_a_name():
     stage = Case({"observer": "server", "sampling": "fixed"}).stage()
     assert len(statistics(stage.play(True, 0), exposed(stage.plan), True)) == len(NAMES)
+
+
+def test_a_relation_that_the_observer_sees_through_is_refused():
+    """A server that sees who takes part notices a client that is not there; so no epsilon covers add-remove."""
+    for observer in ("secagg-server", "server"):
+        with pytest.raises(BadInput, match="sees who takes part"):
+            Case({"observer": observer, "sampling": "none", "relation": "add-remove"}).plan()
