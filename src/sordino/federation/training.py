@@ -138,7 +138,7 @@ def _train(
         engine, rule = canaries.join(engine, work, rule, kept[0].round if kept else 0)
     ledger = _ledger(folder, terms, kept, resume)
     try:
-        rounds = _rounds(terms)(terms, rule, engine, work, ledger)
+        rounds = kind_of_round(terms)(terms, rule, engine, work, ledger)
         model = kept[0] if kept else rounds.start(theta.copy())
         history = folder.start_metrics(model.round)
         stopped, aborted = None, 0
@@ -182,7 +182,7 @@ def _train(
     return _finish(module, terms, folder, model, statement, accuracy, history)
 
 
-def _rounds(terms: Terms) -> type[Round]:
+def kind_of_round(terms: Terms) -> type[Round]:
     """The kind of round that the method runs."""
     if not terms.plan.known.closed_loop:
         return Round
