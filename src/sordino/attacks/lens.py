@@ -6,6 +6,8 @@ so those two factors are kept instead of the product. Norms of the gradient are 
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,7 @@ import numpy as np
 from sordino.errors import BadInput
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 BATCH = 500
 
@@ -38,13 +40,22 @@ class Lens:
 
         self.flat = Flat(module.eval())
 
-    def logits(self, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
+    def logits(self, theta: np.ndarray, x: np.ndarray, ordered: bool = False) -> np.ndarray:
+        """The model's answers. Batches go side by side, each in one thread: the same bits on any number of cores."""
         import torch
+
+        from sordino.engines.inprocess import one_thread
 
         self.flat.load(theta)
         self.flat.model.eval()
-        with torch.no_grad():
-            parts = [self.flat.model(part).numpy() for part in _parts(x)]
+
+        def ask(start: int) -> np.ndarray:
+            with torch.no_grad():
+                return self.flat.model(_part(x, start)).numpy()
+
+        starts = range(0, len(x), BATCH)
+        with one_thread(), ThreadPoolExecutor(1 if ordered else os.cpu_count()) as pool:
+            parts = list(pool.map(ask, starts))
         return np.concatenate(parts).astype(np.float64)
 
     def look(self, theta: np.ndarray, x: np.ndarray, y: np.ndarray, round: int, deep: bool) -> Sight:
@@ -54,7 +65,7 @@ class Lens:
         caught: list[np.ndarray] = []
         hook = self._last().register_forward_pre_hook(lambda _, given: caught.append(given[0].detach().numpy().copy()))
         try:
-            logits = self.logits(theta, x)
+            logits = self.logits(theta, x, ordered=True)
         finally:
             hook.remove()
         hidden = np.concatenate([np.atleast_2d(part).reshape(len(part), -1) for part in caught])
@@ -67,7 +78,10 @@ class Lens:
     def _norms(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         import torch
 
-        norms = self._per_example.norms(torch.from_numpy(x), torch.from_numpy(y), self.flat.layer_sizes())
+        from sordino.engines.inprocess import one_thread
+
+        with one_thread():
+            norms = self._per_example.norms(torch.from_numpy(x), torch.from_numpy(y), self.flat.layer_sizes())
         return np.asarray(norms, np.float64)
 
     @cached_property
@@ -85,14 +99,18 @@ class Lens:
         import torch
         from torch.nn import functional
 
+        from sordino.engines.inprocess import one_thread
+
         self.flat.load(theta)
         self.flat.model.eval()
         self.flat.bind_grad()
         self.flat.grad.zero_()
         labels = torch.from_numpy(y)
-        for i, part in enumerate(_parts(x)):
-            here = labels[i * BATCH : (i + 1) * BATCH]
-            (functional.cross_entropy(self.flat.model(part), here, reduction="sum") / len(x)).backward()
+        with one_thread():
+            for start in range(0, len(x), BATCH):
+                outputs = self.flat.model(_part(x, start))
+                loss = functional.cross_entropy(outputs, labels[start : start + BATCH], reduction="sum")
+                (loss / len(x)).backward()
         return self.flat.grad.numpy().copy()
 
     def _last(self) -> nn.Module:
@@ -121,9 +139,8 @@ def joined(total: int, parts: list[tuple[np.ndarray, Sight]]) -> Sight:
     return Sight(first.round, logits, scatter("hidden"), scatter("norms"))
 
 
-def _parts(x: np.ndarray):
+def _part(x: np.ndarray, start: int) -> Tensor:
     import torch
 
-    for start in range(0, len(x), BATCH):
-        part = torch.from_numpy(np.array(x[start : start + BATCH]))
-        yield part.contiguous(memory_format=torch.channels_last) if part.dim() == 4 else part
+    part = torch.from_numpy(np.array(x[start : start + BATCH]))
+    return part.contiguous(memory_format=torch.channels_last) if part.dim() == 4 else part
