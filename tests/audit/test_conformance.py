@@ -64,9 +64,9 @@ def test_checks_at_run_time_are_told_apart():
 
 
 def test_seeds_are_held_together_and_one_by_one():
-    found = conformance.over_seeds(range(4), runs=8, small=True, workers=1)
+    found = conformance.over_seeds(range(2), runs=8, small=True, workers=1)
     assert found["failed"] == [] and found["cases"] == len(found["rows"])
-    assert all(row["runs"] == 32 and row["failures"] == 0 for row in found["rows"])
+    assert all(row["runs"] == 16 and row["failures"] == 0 for row in found["rows"])
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from sordino.audit.statistics import NAMES
 from sordino.audit.worlds import Stage
 from sordino.methods import METHODS, Method
 from sordino.plan import Plan
+from sordino.privacy.words import Unit
 
 BASE: dict[str, Any] = {
     "data": "two worlds",
@@ -33,7 +34,8 @@ BASE: dict[str, Any] = {
 
 HALF = {"cohort": 1}  # of the two clients
 # Where a unit can stand: (unit, observer, sampling, what else the plan needs).
-PLACES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+Place = tuple[str, str, str, dict[str, Any]]
+PLACES: tuple[Place, ...] = (
     ("client", "public", "none", {}),
     ("client", "public", "poisson", HALF),
     ("client", "public", "fixed", HALF),
@@ -79,25 +81,29 @@ class Case:
 
 
 def private_methods() -> list[Method]:
-    """Those whose rounds are settled beforehand; closed loops are audited in tests of their own."""
-    return [method for method in METHODS.values() if method.private and not method.closed_loop]
+    return [method for method in METHODS.values() if method.private]
+
+
+def places(method: Method) -> list[Place]:
+    """Where the method can run."""
+    return [place for place in PLACES if place[0] in method.units and place[1] in method.observers]
 
 
 def certified(small: bool = False) -> list[Case]:
     """Every method in every place. The small form goes round the places, so that each method is seen in both units."""
     methods = private_methods()
     if not small:
-        everywhere = [_case(method, place) for method in methods for place in PLACES if place[0] in method.units]
+        everywhere = [_case(method, place) for method in methods for place in places(method)]
         return everywhere + list(_more())
     chosen = []
     for i, method in enumerate(methods):
         for unit in method.units:
-            places = [place for place in PLACES if place[0] == unit]
-            chosen.append(_case(method, places[i % len(places)]))
+            there = [place for place in places(method) if place[0] == unit]
+            chosen.append(_case(method, there[i % len(there)]))
     return chosen + list(_more())[:6]
 
 
-def _case(method: Method, place: tuple[str, str, str, dict[str, Any]], note: str = "", **more: Any) -> Case:
+def _case(method: Method, place: Place, note: str = "", **more: Any) -> Case:
     unit, observer, sampling, extra = place
     return Case(
         {"method": method.name, "unit": unit, "observer": observer, "sampling": sampling, **extra, **more}, note=note
@@ -126,6 +132,8 @@ def _more() -> Iterator[Case]:
     )
     yield Case({"method": "dp-fedagnc", "options": {"share": 0.9}}, note="mostly the mean norm")
     for method in private_methods():
+        if Unit.CLIENT not in method.units:
+            continue
         for settings in ({}, {"unit": "example"}):
             plan = Case({"method": method.name, "variant": "published", **settings}).plan()
             if method.published is not None and method.provable(plan):

@@ -133,13 +133,20 @@ class Without:
 
 
 class NoLedger:
-    """Grants everything: the proof is computed beforehand, and the files of a run are not what is tested here."""
+    """Grants everything, but for what budgets of clients' own refuse: the files of a run are not what is tested here."""
+
+    def __init__(self, spending: Any = None) -> None:
+        self.spending = spending
 
     def resume(self, *_: Any) -> None:
         return None
 
-    def request(self, *_: Any) -> None:
+    def granted(self, round: int) -> None:
         return None
+
+    def request(self, event: Any, round: int, clients: Any = None, costs: Any = None) -> None:
+        if self.spending is not None:
+            self.spending.charge(clients, costs)
 
 
 class Parts(nn.Module):

@@ -14,6 +14,7 @@ not there (add-remove), it is there and gives nothing but its share of the noise
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,14 +28,14 @@ from sordino.engines import make_work
 from sordino.engines.inprocess import InProcess
 from sordino.federation import round as rounds_of
 from sordino.federation import sampling
-from sordino.federation.round import Round
+from sordino.federation.training import kind_of_round
 from sordino.methods import Setting
 from sordino.plan import Plan
 from sordino.privacy.bounds import Bound, Coordinates
 from sordino.privacy.words import Noise, Relation, Sampling, Unit
 from sordino.rules.base import Asked, Rule, Seen, State
 from sordino.rules.query import Answer, Query, is_raw
-from sordino.terms import Public, Terms, settle
+from sordino.terms import Public, settle
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Stage:
             self.work = make_work(site, theta, self.rule)
             self.work.per_example = Without(self.work.per_example, self)
         self.engine = InProcess(self.work, None, theta)  # type: ignore[arg-type]
+        self.kind = kind_of_round(self.terms)
         self.present = True
         self.releases: list[Release] = []
 
@@ -91,13 +93,14 @@ class Stage:
         self.present, self.releases = present, []
         plan = self.plan.replace(seed=seed)
         self.work.site.plan = self.work.plan = plan
-        terms = Terms(plan, self.public, self.terms.multiplier, self.terms.rounds)
-        rounds = Round(terms, self.rule, self.engine, self.work, NoLedger())  # type: ignore[arg-type]
+        terms = dataclasses.replace(self.terms, plan=plan)
+        ledger: Any = NoLedger(getattr(terms, "spending", None))
+        rounds = self.kind(terms, self.rule, self.engine, self.work, ledger)
         model = rounds.start(np.zeros(self.dimension, np.float32))
         with self._population():
             for _ in range(self.terms.rounds):
                 if self.resumes:
-                    rounds = Round(terms, self.rule, self.engine, self.work, NoLedger())  # type: ignore[arg-type]
+                    rounds = self.kind(terms, self.rule, self.engine, self.work, ledger)
                 model, _ = rounds.run(model)
         return self.releases
 
@@ -129,6 +132,17 @@ class Stage:
         """What the target adds to the sum. The observer knows the target, as the definition of privacy has it."""
         return bound.clip(self.vector(round, bound))
 
+    @property
+    def scale(self) -> float:
+        """From a mean to a sum."""
+        return self.plan.size if self.plan.unit == Unit.CLIENT else self.terms.units
+
+    def summed(self, mean: np.ndarray, bound: Bound) -> np.ndarray:
+        """A released mean as a noisy sum, in the space where contributions were clipped."""
+        if isinstance(bound, Coordinates):
+            mean = (mean - bound.mean) / bound.scale
+        return mean * self.scale * (-1 if self.plan.pooled else 1)  # pooled gradients are released as the way down
+
     def told(self, query: Query, round: int, bound: Bound) -> np.ndarray:
         """What the target adds to an answer."""
         norm = np.linalg.norm(self.vector(round, bound), 1 if bound.norm_kind == "l1" else 2)
@@ -140,6 +154,9 @@ class _Recorder:
 
     def __init__(self, rule: Rule, stage: Stage) -> None:
         self.rule, self.stage = rule, stage
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rule, name)  # settings of its own that clients read
 
     def init(self) -> State:
         return self.rule.init()
@@ -154,33 +171,25 @@ class _Recorder:
         stage = self.stage
         messages = getattr(stage.work, "messages", [])
         before, beside = self.rule.query(state)
-        z_sum, stds = rounds_of.split(stage.terms.multiplier_of(seen.round), before, beside)
+        asked = [q for q in (before, beside) if q is not None]
         if stage.plan.unit == Unit.CLIENT and stage.plan.noise == Noise.LOCAL:
             own = [m for m in messages if m.item == TARGET]
-            value, told = own[-1].value, [m.answer for m in own]
-            others = tuple(m.value for m in messages if m.item != TARGET and m.answer_only is False)
-            answers = [a for a in told if a is not None]
+            others = tuple(m.value for m in messages if m.item != TARGET and not m.answer_only)
+            z_sum, stds = rounds_of.split(stage.terms.multiplier_of(seen.round), before, beside)
+            value, std = own[-1].value, seen.bound.std(z_sum)
+            told = [m.answer for m in own if m.answer is not None]
+            spread = [s for q, s in zip((before, beside), stds) if q is not None]
         else:
-            value, others = _summed(seen, stage), ()
-            answers = [a.total for a in (seen.before, seen.answer) if a is not None]
-        asked = [(q, s) for q, s in zip((before, beside), stds) if q is not None]
+            value, others, std = stage.summed(seen.mean, seen.bound), (), np.asarray(seen.noise) * stage.scale
+            said = [a for a in (seen.before, seen.answer) if a is not None]
+            told, spread = [a.total for a in said], [a.std or None for a in said]
         last = self.rule.bound(state, None)  # what is asked before the sum is asked under the bound last known
-        under = [last if q is before else seen.bound for q, _ in asked]
-        queries = tuple((a, stage.told(q, seen.round, b), s) for a, (q, s), b in zip(answers, asked, under))
+        under = [last if q is before else seen.bound for q in asked]
+        queries = tuple((a, stage.told(q, seen.round, b), s) for a, q, s, b in zip(told, asked, spread, under))
         shift = stage.shift(seen.round, seen.bound)
-        stage.releases.append(Release(value, shift, seen.bound.std(z_sum), seen.bound.size, queries, others))
+        stage.releases.append(Release(value, shift, std, seen.bound.size, queries, others))
         messages.clear()
         return self.rule.observe(state, seen)
-
-
-def _summed(seen: Seen, stage: Stage) -> np.ndarray:
-    """The noisy mean as a noisy sum, in the space where contributions were clipped."""
-    mean = seen.mean
-    if isinstance(seen.bound, Coordinates):
-        mean = (mean - seen.bound.mean) / seen.bound.scale
-    if stage.plan.unit == Unit.CLIENT:
-        return mean * stage.plan.size
-    return mean * stage.terms.units * (-1 if stage.plan.pooled else 1)  # pooled gradients are released as the way down
 
 
 def exposed(plan: Plan) -> float:
