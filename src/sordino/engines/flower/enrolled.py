@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,15 @@ _CLOSE = 1e-6  # by how much two machines may differ over the same calibration
 
 
 def terms_of(plan: Plan, facts: Facts) -> Terms:
-    return settle(plan, Public(facts.clients, np.array(facts.sizes, np.int64)))
+    """Worked out once for each plan and population; it may take a second."""
+    return _terms(json.dumps([plan.to_json(), facts.to_json()], sort_keys=True))
+
+
+@lru_cache(maxsize=8)
+def _terms(key: str) -> Terms:
+    plan, facts = json.loads(key)
+    sizes = np.array(facts["sizes"], np.int64)
+    return settle(Plan.from_json(plan), Public(len(sizes), sizes))
 
 
 class Enrolled:

@@ -41,6 +41,7 @@ def federate(
     certificates: Mapping[str, str] | None = None,
     patience: Patience | None = None,
     resume: bool = False,
+    simulated: bool = False,
     speed: Speed | None = None,
     on_round: Callable[[Progress], None] | None = None,
 ) -> Result:
@@ -86,7 +87,7 @@ def federate(
         site = Site(model, federation, plan, loss)
         theta = site.flat.vector().cpu().numpy()
         engine = Remote(post, plan, facts, Scoring(site, theta.copy()), theta.copy(), patience, enrol)
-        engine.scoring.theta = engine.theta
+        engine.scoring.theta, engine.simulated = engine.theta, simulated
         return engine, Elsewhere(), theta
 
     enrol(post.present())

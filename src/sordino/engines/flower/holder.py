@@ -61,6 +61,8 @@ class Holder:
         self._members: dict[str, Member] = {}  # by session; one at a time for each run
         self._identities: dict[str, Identity] = {}
         self._last = self._read_number()
+        self.on_done: Callable[[], None] | None = None
+        self.simulated = False
 
     def close(self) -> None:
         for run in self._runs.values():
@@ -117,7 +119,7 @@ class Holder:
     def _hello(self, asked: Parcel) -> Parcel:
         x, y = self.data
         facts = {"name": self.name, "version": VERSION, "records": len(y), "shape": list(x.shape[1:])}
-        return Parcel("hello", {**facts, "type": np.asarray(x).dtype.str})
+        return Parcel("hello", {**facts, "type": np.asarray(x).dtype.str, "simulated": self.simulated})
 
     def _enrol(self, asked: Parcel) -> Parcel:
         run, plain = asked.get("run", str), {k: asked.get(k, dict) for k in ("plan", "facts")}
@@ -261,6 +263,8 @@ class Holder:
         self._run(asked)
         write_private(self._folder(asked.get("run", str)) / "statement.txt", asked.get("statement", str).encode())
         log.info("run %s is over", asked.get("run", str))
+        if self.on_done is not None:
+            self.on_done()
         return Parcel("done")
 
 

@@ -20,6 +20,8 @@ from sordino.engines.flower import pki
 from sordino.engines.flower.pki import Own, Untrusted
 from sordino.engines.flower.wire import Garbled, Parcel
 
+EVERYONE = "*"  # whom a greeting may be addressed to, before names are known
+
 
 class ServerSeal(Protocol):
     """The server's side: seals what goes out, opens what comes back."""
@@ -89,7 +91,9 @@ class SignedServer:
         return made.but(signature=self.own.sign(digest(made)).hex())
 
     def open(self, sent: Parcel, reply: Parcel) -> Parcel:
-        name = sent.head["to"]
+        name = reply.head.get("from") if sent.head["to"] == EVERYONE else sent.head["to"]
+        if name not in self._public:
+            raise Untrusted(f"an answer came in the name of {name!r}, who is not admitted.")
         if reply.head.get("from") != name or not pki.verify(self._public[name], digest(reply), _signature(reply)):
             raise Untrusted(f"an answer in the name of {name} is not signed by that node.")
         return _answers(sent, reply)
@@ -105,7 +109,7 @@ class SignedHolder:
         _, public = pki.check(parcel.get("certificate", str), self.own.authority, ExtendedKeyUsageOID.SERVER_AUTH)
         if not pki.verify(public, digest(parcel), _signature(parcel)):
             raise Untrusted("a message is not signed by the server, or was changed on its way.")
-        if parcel.head.get("to") != self.own.name:
+        if parcel.head.get("to") != self.own.name and (parcel.kind, parcel.head.get("to")) != ("hello", EVERYONE):
             raise Untrusted(f"a message is meant for {parcel.head.get('to')!r}.")
         return _fresh(parcel, last)
 

@@ -1,0 +1,47 @@
+"""``sordino certs``: an authority, a server certificate and node keys for a federation, one folder for each machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = """example:
+  sordino certs pki --server 192.0.2.1,fl.example.org --nodes north,east,west
+  # then carry pki/server to the server, pki/north to the machine north, and so on; keep pki/ca.key away from all of them"""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "certs",
+        help="make certificates and keys for training across machines",
+        description="Make an authority, a server certificate and node keys: one folder for each machine.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="where to put them; must not hold an authority yet")
+    parser.add_argument(
+        "--server", required=True, metavar="ADDRESS,...", help="names or IPs by which nodes reach the server"
+    )
+    parser.add_argument("--nodes", required=True, metavar="NAME,...", help="names of the data holders")
+    parser.add_argument("--days", type=int, default=365, help="how long the certificates hold (default: 365)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from sordino.engines.flower import pki
+
+    made = pki.make(Path(args.folder), _names(args.server), _names(args.nodes), args.days)
+    if args.json:
+        print(json.dumps({"authority": str(Path(args.folder) / "ca.crt"), "folders": [str(path) for path in made]}))
+        return 0
+    print(f"Authority  {Path(args.folder) / 'ca.crt'} (keep ca.key away from server and nodes)")
+    for path in made:
+        print(f"Machine    {path}")
+    return 0
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

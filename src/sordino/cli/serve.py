@@ -1,0 +1,105 @@
+"""``sordino serve``: run a plan with data holders on other machines."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = """examples:
+  sordino serve plan.toml --certs pki/server
+  sordino serve plan.toml --certs pki/server --address 192.0.2.1:8443 --test test.npz --deadline 120
+  sordino serve --resume runs/digits-adact-1 --certs pki/server          after a crash or a reboot"""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "serve",
+        help="run a plan with data holders on other machines",
+        description="Run a plan with data holders on other machines, over TLS; each joins with `sordino join`.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("plan", nargs="?", metavar="PLAN", help="a plan.toml")
+    parser.add_argument("--certs", required=True, metavar="FOLDER", help="the server's folder, made by `sordino certs`")
+    parser.add_argument(
+        "--address", default="0.0.0.0:8443", metavar="HOST:PORT", help="where to listen (default: 0.0.0.0:8443)"
+    )
+    parser.add_argument("--test", metavar="FILE", help="a public test set: .npz, .csv or .parquet")
+    parser.add_argument("--classes", type=int, help="number of classes, where neither test set nor data set tells it")
+    parser.add_argument(
+        "--deadline", type=float, default=600.0, metavar="SECONDS", help="for one exchange with a client"
+    )
+    parser.add_argument("--wait", type=float, default=600.0, metavar="SECONDS", help="for clients to come (back)")
+    parser.add_argument("--least", type=int, default=1, help="fewest contributions in a round")
+    parser.add_argument("--colluders", type=int, default=0, help="clients that may be in league with the server")
+    parser.add_argument("--evaluate-every", type=int, default=0, metavar="ROUNDS")
+    parser.add_argument("--out", metavar="FOLDER", help="run folder (default: a new one under runs/)")
+    parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from sordino.engines import Speed
+    from sordino.engines.flower.engine import Patience
+    from sordino.engines.flower.serving import Public, nodes_in, serve
+    from sordino.errors import BadInput
+    from sordino.federation.assembly import complete
+    from sordino.plan import Plan, read_toml
+
+    if (args.plan is None) == (args.resume is None):
+        raise BadInput("give a plan file, or --resume with the folder of a run.")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logging.getLogger("sordino").addHandler(handler)
+    logging.getLogger("sordino").setLevel(logging.INFO)
+    certs = Path(args.certs)
+    chosen = args.resume or args.out
+    out = None if chosen is None else Path(chosen)
+    if args.resume is not None:
+        plan = kept_plan(Path(args.resume))
+    else:
+        plan = Plan.from_json(complete({"clients": len(nodes_in(certs)), **read_toml(args.plan)}))
+    patience = Patience(args.deadline, args.wait, args.least, args.colluders)
+    public = Public.find(plan, args.test, args.classes)
+
+    from sordino.cli.progress import bar
+
+    with bar(plan, quiet=args.quiet or args.json, tensorboard=False, out=out) as watch:
+        result = serve(
+            plan,
+            certs,
+            args.address,
+            out,
+            public,
+            patience=patience,
+            resume=args.resume is not None,
+            speed=Speed(evaluate_every=args.evaluate_every),
+            on_round=watch,
+        )
+    if args.json:
+        print(json.dumps(result.to_json()))
+    else:
+        from sordino.cli.train import _tell
+
+        _tell(result)
+    return 3 if result.stopped else 0
+
+
+def kept_plan(folder: Path) -> Any:
+    """The plan of a run that `serve` began."""
+    from sordino.engines.flower.federate import KEPT
+    from sordino.errors import BadInput
+    from sordino.plan import Plan
+
+    try:
+        return Plan.from_json(json.loads((folder / KEPT).read_text())["plan"])
+    except (OSError, ValueError, KeyError):
+        raise BadInput(
+            f"{folder} is not the folder of a run across machines; give the folder that serve made."
+        ) from None

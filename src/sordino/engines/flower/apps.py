@@ -1,0 +1,42 @@
+"""Flower's two apps, both thin: the client app relays to the resident holder, the server app runs a plan.
+
+Under `sordino join` and `sordino serve` these very objects run inside Flower's processes; under `flwr run` Flower loads them
+from an app folder (see `bundle`).
+"""
+
+from __future__ import annotations
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from sordino.engines.flower import local, wire
+from sordino.engines.flower.records import ACTION, from_records, to_records
+from sordino.errors import SordinoError
+
+client_app = ClientApp()
+server_app = ServerApp()
+
+
+@client_app.train(ACTION)
+def relay(message: Message, context: Context) -> Message:
+    """Hand the message to the holder, and its answer back."""
+    asked = wire.to_bytes(from_records(message.content))
+    path = context.node_config.get(local.SOCKET)
+    if path is not None:
+        reply = local.call(str(path), asked)
+    elif "partition-id" in context.node_config:
+        from sordino.engines.flower import simulated
+
+        reply = simulated.answer(asked, context)
+    else:
+        raise SordinoError("this node has no holder: start it with sordino join, or name its socket in --node-config.")
+    return Message(to_records(wire.from_bytes(reply)), reply_to=message)
+
+
+@server_app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the plan that the app's configuration names."""
+    from sordino.engines.flower.flwr_run import run
+
+    run(grid, context.run_config)

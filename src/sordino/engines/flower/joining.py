@@ -1,0 +1,149 @@
+"""What `sordino join` does: the resident holder, its socket, and a SuperNode that is kept running.
+
+Flower refuses a node that was killed for up to a minute, and a node leaves when the server forgets it: both pass, so the
+node is started again until it is accepted or told to stop. What went wrong is told here in a sentence.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from sordino.data.check import Pair
+from sordino.data.folder import SUFFIXES, read_file
+from sordino.engines.flower.control import environment
+from sordino.engines.flower.holder import Holder
+from sordino.engines.flower.local import SOCKET, Listener
+from sordino.engines.flower.pki import Own
+from sordino.engines.flower.policy import Policy
+from sordino.engines.flower.seals import SignedHolder
+from sordino.engines.flower.serving import split_address
+from sordino.errors import BadInput
+
+log = logging.getLogger("sordino.holder")
+REASONS = (
+    (
+        "code: 2004",
+        "the server refuses this node: its key is not admitted there, or is still in use by a node that went away",
+    ),
+    ("code: 2001", "the server does not know this node's key"),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "the server's certificate is not to be trusted (unknown authority, wrong name or expired)",
+    ),
+    ("certificate has expired", "the server's certificate has expired"),
+    ("Connection refused", "nothing listens at the server's address"),
+)
+
+
+def own_records(path: Path, name: str, label: str | None = None) -> Pair:
+    """The records of this holder: a file, or the one file in a folder (or the one called like the node)."""
+    if path.is_file():
+        return read_file(path, label)
+    files = [f for f in path.iterdir() if f.suffix in SUFFIXES and f.stem != "test"] if path.is_dir() else []
+    named = [f for f in files if f.stem == name]
+    chosen = named or files
+    if len(chosen) != 1:
+        raise BadInput(
+            f"{path} has {len(chosen)} files of records; give one .npz, .csv or .parquet file, or call it {name}."
+        )
+    return read_file(chosen[0], label)
+
+
+class Joined:
+    """A holder on the air. `stop` may be set from anywhere; `wait` returns when it is.
+
+    With a `listen` path it only serves that socket, for a SuperNode that is run by others.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        data: Pair,
+        certs: Path,
+        policy: Policy,
+        state: Path,
+        once: bool = False,
+        listen: Path | None = None,
+    ) -> None:
+        if listen is None:
+            split_address(address)
+        self.address, self.certs, self.state = address, certs, state
+        own = Own.node(certs)
+        self.name = own.name
+        self.stop = threading.Event()
+        self.holder = Holder(own.name, data, policy, state, SignedHolder(own), own)
+        if once:  # a moment later, so that the last answer still leaves
+            self.holder.on_done = lambda: threading.Timer(3.0, self.stop.set).start()
+        # Paths of sockets are short by law of the system, and paths of states are not.
+        self._place = Path(tempfile.mkdtemp(prefix="sordino-"))
+        self._listener = Listener(listen or self._place / "holder", self.holder.handle)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._keeper = threading.Thread(target=self._keep, name="sordino-node", daemon=True)
+        if listen is None:
+            self._keeper.start()
+
+    def wait(self) -> None:
+        while not self.stop.wait(0.2):
+            pass
+        self.close()
+
+    def close(self) -> None:
+        self.stop.set()
+        if self._keeper.ident is not None:
+            self._keeper.join()
+        self._listener.close()
+        self.holder.close()
+        shutil.rmtree(self._place, ignore_errors=True)
+
+    # ---- the node --------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        """Run the node, and run it again."""
+        said = ""
+        while not self.stop.is_set():
+            log_file = self.state / "supernode.log"
+            start = log_file.stat().st_size if log_file.exists() else 0
+            self._process = self._start(log_file)
+            began = time.monotonic()
+            while self._process.poll() is None and not self.stop.is_set():
+                self.stop.wait(0.2)
+            if self._process.poll() is None:
+                self._process.terminate()  # lets it say goodbye; a node that is killed is refused for a minute
+                try:
+                    self._process.wait(8)
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    self._process.wait()
+                return
+            tail = log_file.read_bytes()[start:].decode(errors="replace")
+            why = next((text for sign, text in REASONS if sign in tail), f"it ended; see {log_file}")
+            if why != said or time.monotonic() - began > 60:
+                log.error("node %s: %s; trying again", self.name, why)
+            said = why
+            self.stop.wait(2.0)
+
+    def _start(self, log_file: Path) -> subprocess.Popen[bytes]:
+        secret = self._place / "secret"
+        secret.touch(mode=0o600)
+        secret.write_text(secrets.token_hex(32))
+        command = [sys.executable, "-m", "sordino.engines.flower.supernode", str(secret)]
+        command += ["--superlink", self.address, "--root-certificates", str(self.certs / "ca.crt")]
+        command += ["--auth-supernode-private-key", str(self.certs / "node.key"), "--isolation", "process"]
+        command += ["--host", "127.0.0.1", "--port", str(_free_port()), "--superexec-auth-secret-file", str(secret)]
+        command += ["--node-config", f'{SOCKET}="{self._listener.path}"']
+        with open(log_file, "ab") as out:
+            return subprocess.Popen(command, stdout=out, stderr=out, env=environment(self.state / "flwr"))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as trial:
+        return trial.getsockname()[1]

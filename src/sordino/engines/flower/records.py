@@ -1,0 +1,36 @@
+"""Parcels as Flower's records and back: the head is one string, arrays are arrays (equal ones are uploaded once)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from sordino.engines.flower.wire import TYPES, Garbled, Parcel
+
+ACTION = "sordino"
+MESSAGE = f"train.{ACTION}"
+
+
+def to_records(parcel: Parcel) -> RecordDict:
+    said = json.dumps({"kind": parcel.kind, "head": parcel.head})
+    records = RecordDict({"parcel": ConfigRecord({"said": said})})
+    if parcel.arrays:
+        records["arrays"] = ArrayRecord({name: Array(array) for name, array in parcel.arrays.items()})
+    return records
+
+
+def from_records(records: RecordDict) -> Parcel:
+    try:
+        said = json.loads(str(records["parcel"]["said"]))
+        kind, head = said["kind"], said["head"]
+        arrays: Any = records["arrays"] if "arrays" in records else {}
+        found = {name: array.numpy() for name, array in arrays.items()}
+    except (KeyError, TypeError, ValueError) as error:
+        raise Garbled(f"records hold no message ({type(error).__name__}).") from None
+    if not isinstance(kind, str) or not isinstance(head, dict):
+        raise Garbled("records hold no message.")
+    if any(array.dtype.str not in TYPES or array.ndim != 1 for array in found.values()):
+        raise Garbled("records hold arrays of unknown types.")
+    return Parcel(kind, head, found)

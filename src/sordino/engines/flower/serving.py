@@ -1,0 +1,134 @@
+"""What `sordino serve` does: a SuperLink, the nodes that are admitted, and a run of the plan."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sordino.data.check import Pair
+from sordino.data.dataset import Normalise
+from sordino.engines import Speed
+from sordino.engines.flower.control import Link
+from sordino.engines.flower.engine import Patience
+from sordino.engines.flower.federate import KEPT, federate
+from sordino.engines.flower.grid import OverGrid
+from sordino.engines.flower.pki import Own
+from sordino.engines.flower.seals import SignedServer
+from sordino.engines.flower.transport import Post
+from sordino.errors import BadInput, SordinoError
+from sordino.federation.folder import _next_free
+from sordino.federation.training import Progress, Result
+from sordino.plan import Plan
+
+log = logging.getLogger("sordino.server")
+
+
+@dataclass(frozen=True)
+class Public:
+    """What the server itself needs of the data: how many classes, and a public test set if there is one."""
+
+    classes: int
+    test: Pair | None = None
+    normalise: Normalise | None = None
+
+    @classmethod
+    def find(cls, plan: Plan, test: str | None, classes: int | None) -> Public:
+        """From a test file, or from the data set that the plan names."""
+        if test is not None:
+            from sordino.data.folder import read_file
+
+            x, y = read_file(Path(test))
+            return cls(classes or int(np.max(y)) + 1, (x, y))
+        if classes is not None:
+            return cls(classes)
+        from sordino.data import sets
+
+        if plan.data not in sets.ENTRIES:
+            raise BadInput(f"how many classes {plan.data!r} has is not known; give --classes, or a public --test file.")
+        data = sets.load(plan.data)
+        held = None if data.test_x is None or data.test_y is None else (data.test_x, data.test_y)
+        return cls(data.classes, held, data.normalise)
+
+
+def nodes_in(certs: Path) -> dict[str, str]:
+    """Name and certificate of every node that is admitted, in natural order: n2 before n10."""
+    found = {path.stem: path.read_text() for path in (certs / "nodes").glob("*.crt")}
+    if not found:
+        raise BadInput(f"{certs}/nodes holds no certificates; put there one NAME.crt for each node.")
+    return {name: found[name] for name in sorted(found, key=natural)}
+
+
+def natural(name: str) -> list[Any]:
+    """n2 before n10."""
+    return [(0, int(piece), "") if piece.isdigit() else (1, 0, piece) for piece in re.split(r"(\d+)", name) if piece]
+
+
+def serve(
+    plan: Plan,
+    certs: Path,
+    address: str,
+    out: Path | None,
+    public: Public,
+    *,
+    patience: Patience | None = None,
+    resume: bool = False,
+    speed: Speed | None = None,
+    on_round: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Run `plan` with the nodes whose certificates lie in `certs`; blocks until it is over."""
+    nodes, own, patience = nodes_in(certs), Own.server(certs), patience or Patience()
+    host, port = split_address(address)
+    out = out if out is not None else _next_free(Path("runs"), f"{plan.data}-{plan.method}")
+    if resume and not (out / KEPT).exists():
+        raise BadInput(f"{out} is not the folder of a run across machines; give the folder that serve made.")
+    link = Link(certs, host, port, out / "flower", nodes)
+    link.open()
+
+    def mend() -> tuple[Any, dict[int, str]]:
+        """Start the SuperLink again; nodes find it by themselves."""
+        limit = time.monotonic() + patience.wait
+        while True:
+            try:
+                link.open()
+                return link.grid, link.ids
+            except Exception as error:  # noqa: BLE001 - as long as there is patience
+                if time.monotonic() > limit:
+                    raise SordinoError(f"the SuperLink cannot be started again: {error}") from error
+                time.sleep(1.0)
+
+    try:
+        log.info("waiting for %d nodes at %s", len(nodes), address)
+        post = Post(OverGrid(link.grid, link.ids, mend), SignedServer(own, nodes), nodes)
+        return federate(
+            post,
+            plan,
+            out,
+            classes=public.classes,
+            test=public.test,
+            normalise=public.normalise,
+            certificates=nodes,
+            patience=patience,
+            resume=resume,
+            speed=speed,
+            on_round=on_round,
+        )
+    finally:
+        link.close()
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """
+    >>> split_address("0.0.0.0:8443")
+    ('0.0.0.0', 8443)
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise BadInput(f"an address is HOST:PORT, not {address!r}.")
+    return host.strip("[]"), int(port)

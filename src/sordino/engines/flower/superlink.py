@@ -1,0 +1,54 @@
+"""flower-superlink, guarded: from other machines only the nodes' own interface can be reached.
+
+Flower 1.41 serves the interface of nodes, that of run control and that of running apps on one port, and the last two ask
+nobody for a password: whoever holds the authority's certificate could list and start runs. Here they answer to this machine
+alone. Start it with the arguments of flower-superlink: ``python -m sordino.engines.flower.superlink ...``
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+from sordino.engines.flower.watching import follow_parent, log_to_stderr
+
+ALLOWED = ("/v1/fleet/", "/health")
+HERE = ("127.0.0.1", "::1")
+log = logging.getLogger("sordino.superlink")
+
+
+class FleetOnly:
+    """The outermost layer of the server: callers from elsewhere see nothing but the nodes' interface."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] in ("http", "websocket"):
+            caller = (scope.get("client") or ("unknown", 0))[0]
+            path = scope["path"]
+            if caller not in HERE and not (path == ALLOWED[1] or path.startswith(ALLOWED[0])):
+                from starlette.responses import PlainTextResponse
+
+                log.warning("refused %s to %s", path, caller)
+                await PlainTextResponse("not found", 404)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
+def main() -> None:
+    import flwr.superlink.main as superlink
+    from flwr.superlink.cli import flower_superlink
+    from starlette.middleware import Middleware
+
+    log_to_stderr()
+    inner = superlink._get_middleware
+    superlink._get_middleware = lambda: [Middleware(FleetOnly), *inner()]
+    sys.argv[0] = "flower-superlink"
+    follow_parent()
+    flower_superlink()
+
+
+if __name__ == "__main__":
+    main()
