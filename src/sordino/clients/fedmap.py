@@ -8,7 +8,11 @@ Before each step, in this order:
                of the purse; a client that cannot pay for that either sits out the rest of the round
     step       a Poisson batch of the client's own records, each gradient clipped to C, noise z C on the sum, as in `dpsgd`
 
-and after the last one the client tunes its network (see `sordino.rules.fedmap` for the loss). Nothing in here looks at a raw
+Steps are measured in bounds: the released gradient is divided by the bound that clipped it and multiplied by the plan's (as De et
+al. 2022 do). Otherwise the bound would set the step size as well, and the loop could run away: a larger bound means larger noise
+in the parameters, these give larger gradients, and those a larger bound.
+
+After the last step the client tunes its network (see `sordino.rules.fedmap` for the loss). Nothing in here looks at a raw
 value: the controller's inputs, its state and what it sends are functions of released values and public numbers.
 """
 
@@ -34,6 +38,7 @@ from sordino.privacy.purse import Purse
 from sordino.rules.fedmap import FedMap
 from sordino.terms import local_steps
 
+WITHIN = 0.2  # share of gradients that the bound should leave whole
 NORM = 1.0  # of a tuning step's gradient, at most (as in the paper's pre-training)
 
 
@@ -63,6 +68,11 @@ class Errand:
     later: float  # of its budget, not yet granted
     turns: int  # rounds that it will be drawn for, this one included
     own: Own
+
+    def progress(self, part: float) -> float:
+        """The share of all its steps that are over, when so much of this round is."""
+        over = max(0, self.own.turns - 1)
+        return (over + part) / (over + self.turns)
 
 
 @dataclass(frozen=True)
@@ -119,7 +129,8 @@ class ControlledSteps(LocalSteps):
         rows = own.rows.tolist()
         bound = own.bound or public["bound"]
         budget = own.spent + item.purse + item.later
-        look = self._look(request, 0.0, own.spent / budget if budget else 1.0, public["moved"] / (self.plan.lr * bound))
+        drift = public["moved"] / (self.plan.lr * self.plan.bound)
+        look = Look(drift=drift, progress=item.progress(0.0), spent=own.spent / budget if budget else 1.0)
         for step in range(steps):
             rows = [*rows, look.row()][-features.LENGTH :]
             allowance = (purse.left + item.later) / (steps - step + (item.turns - 1) * steps)
@@ -132,9 +143,10 @@ class ControlledSteps(LocalSteps):
                 break
             multiplier, cost = paid
             gradient, state = self._step(replace(request, multiplier=multiplier), k, step, {"bound": proposed})
+            gradient *= self.plan.bound / proposed
             moved = move(torch.from_numpy(gradient.astype(np.float32)).to(flat.theta.device))
             flat.theta.sub_(moved)
-            drift = float(torch.linalg.vector_norm(moved)) / (self.plan.lr * proposed)
+            drift = float(torch.linalg.vector_norm(moved)) / (self.plan.lr * self.plan.bound)
             diary.histories.append(list(rows))
             diary.spent.append(look.spent)
             diary.bounds.append(proposed)
@@ -144,13 +156,14 @@ class ControlledSteps(LocalSteps):
             diary.slopes.append(_slope(table, multiplier))
             diary.within.append(min(max(state["within"], 0.0), 1.0))
             spent = (own.spent + purse.spent) / budget
-            look = self._look(request, (step + 1) / steps, spent, drift, state, math.log(proposed / bound))
+            change, progress = math.log(proposed / bound), item.progress((step + 1) / steps)
+            look = Look(state["within"], change, state["noise"], state["signal"], drift, progress, spent)
             bound = proposed
         out += request.grid.round(flat.theta.cpu().numpy().astype(np.float64) - self.theta)
         self._tune(net, diary)
         after = replace(
             own,
-            net=net.personal if self.rule.tune else own.net,
+            net=net.personal if self.rule.tune and not self.rule.hold else own.net,
             rows=np.asarray(rows, np.float32).reshape(-1, len(features.NAMES[CERTIFIED])),
             bound=bound,
             purse=purse.left,
@@ -160,20 +173,14 @@ class ControlledSteps(LocalSteps):
 
     # ---- the parts of a step -----------------------------------------------------------------------------------------
 
-    def _look(
-        self, request: Request, part: float, spent: float, drift: float, state: dict | None = None, change: float = 0.0
-    ) -> Look:
-        progress = min(1.0, (request.round - 1 + part) / self.plan.rounds)
-        if state is None:
-            return Look(drift=drift, progress=progress, spent=spent)
-        return Look(state["within"], change, state["noise"], state["signal"], drift, progress, spent)
-
     def _propose(
         self, net: MetaNet, rows: list[list[float]], bound: float, even: float
     ) -> tuple[float, float, float] | None:
         """(C, z, even z); None if so little is left that no useful noise would fit."""
         if even > features.MULTIPLIERS[1]:
             return None
+        if self.rule.hold:
+            return self.plan.bound, even, even
         outputs = net.decide(*features.stack([rows], len(features.NAMES[CERTIFIED])))[0]
         proposed, multiplier = features.read(CERTIFIED, outputs.tolist(), bound, even)
         features.usable(proposed, multiplier)
@@ -206,7 +213,7 @@ class ControlledSteps(LocalSteps):
 
     def _tune(self, net: MetaNet, diary: _Diary) -> None:
         """One gradient step of the client's own projection and head."""
-        if not (self.rule.tune and diary.histories):
+        if not (self.rule.tune and diary.histories) or self.rule.hold:
             return
         steps, valid = features.stack(diary.histories, len(features.NAMES[CERTIFIED]))
         columns = (diary.multipliers, diary.evens, diary.costs, diary.slopes, diary.within, diary.spent)
@@ -219,7 +226,7 @@ class ControlledSteps(LocalSteps):
             0.5 * self.rule.utility * torch.exp(2 * off)
             + self.rule.lam * log_cost.square()
             + self.rule.beta * spent * torch.exp(log_cost)
-            + (within - 0.5) * log_bound
+            + (within - WITHIN) * log_bound
         ).mean()
         self._descend(net, loss)
 

@@ -80,7 +80,7 @@ class PrintedSteps(ControlledSteps):
         total, norms = self.per_example.clipped_sum(x, y, HUGE)
         count, norms = len(norms), np.nan_to_num(norms, posinf=0)
         mean = total / count
-        variance = max(float(np.square(norms).mean() - np.dot(mean, mean)), 0.0)
+        variance = max(float(np.square(norms).mean() - np.square(mean).sum()), 0.0)
         trace = variance * count / max(count - 1, 1)
         raw = Private(features.raw_row(trace, float(norms.max()), drift, variance))
         return disclose(raw, "exact statistics of a batch set its bound and its noise")[0].value

@@ -38,7 +38,7 @@ class Look:
     noise: float = 0.0  # standard deviation of the noise in `within`
     signal: float = 0.0  # |released gradient|^2 over the expected |noise|^2, less 1
     drift: float = 0.0  # how far the released parameters moved last, in learning rate x bound
-    progress: float = 0.0  # share of the rounds that are over
+    progress: float = 0.0  # share of this client's steps that are over
     spent: float = 0.0  # share of this client's budget that is spent
 
     def row(self) -> list[float]:

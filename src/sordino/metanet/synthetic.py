@@ -12,9 +12,11 @@ Labels (FedMAP: "C proportional to the empirical mean plus variance of gradient 
 variance"; it gives no constants):
 
     published   C = (mean + variance of the norms of the last batch) / 2,   sigma = gradient variance / 100
-    certified   C = (mean + standard deviation of the norms) / 2: the deviation, since a variance is no length
-                z / even z = exp(0.2 (1 - 2 progress) + 0.1 (1 + log10 signal)), the bracket held to [-1, 1]: save while the
-                model moves fast and its gradients stand out from the noise, spend when they no longer do
+    certified   C = (mean + standard deviation of the norms) / 4: the deviation, since a variance is no length; a quarter,
+                since steps are measured in bounds, and a bound below most norms leaves the most signal in such a step
+                cost / even cost = (1 + k (2x - 1)) / (1 + k x) at the progress x of the client, k = 0.3: costs that grow
+                along a straight line and add up to the budget; z / even z follows as its root, and is larger by up to a
+                tenth while released gradients stand out from their noise
 
 The certified controller sees the norms only through noisy counts, as it will in use. The bounds of its sequence come from
 a wandering hand: half way to the label at each step, with a jitter of 0.3 and at most e, from a start that is off by N(0, 2).
@@ -30,6 +32,7 @@ from scipy.special import ndtr
 from sordino.metanet.features import CERTIFIED, LENGTH, PUBLISHED, REACH, SPAN
 from sordino.privacy.randomness import stream
 
+GROWTH = 0.3  # k: how much more the last step may cost than the middle one
 
 @dataclass(frozen=True)
 class Set:
@@ -106,7 +109,7 @@ def _published(rng: np.random.Generator, n: int) -> tuple[list[np.ndarray], np.n
 
 def _certified(rng: np.random.Generator, n: int) -> tuple[list[np.ndarray], np.ndarray]:
     who = _clients(rng, n)
-    wanted = (who.mean + who.deviation) / 2
+    wanted = (who.mean + who.deviation) / 4
     bound = wanted[0] * np.exp(2.0 * rng.standard_normal(n))
     multiplier = np.exp(rng.normal(0.7, 0.6, n))
     progress, ahead = rng.random(n), 0.2 * rng.standard_normal(n)
@@ -138,7 +141,8 @@ def _certified(rng: np.random.Generator, n: int) -> tuple[list[np.ndarray], np.n
             change = np.clip(0.5 * np.log(wanted[t] / bound) + 0.3 * rng.standard_normal(n), -REACH, REACH)
             bound = bound * np.exp(change)
     missing = np.log(wanted[-1] / bound)
-    noise_label = 0.2 * (1 - 2 * progress) + 0.1 * np.clip(1 + _decades(signal, 1e-3, 1e2), -1, 1)
+    stands_out = 0.05 * (1 - progress) * (1 + np.clip(1 + _decades(signal, 1e-3, 1e2), -1, 1))
+    noise_label = stands_out - 0.5 * np.log((1 + GROWTH * (2 * progress - 1)) / (1 + GROWTH * progress))
     return rows, np.stack([_inverse(missing, REACH), _inverse(noise_label, SPAN)], axis=1)
 
 

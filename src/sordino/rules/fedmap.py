@@ -13,12 +13,12 @@ batch. Every step is paid for out of the client's own budget of Renyi divergence
 before any record is drawn (`sordino.budgets`, `sordino.privacy.purse`). With c(z) the cost of a step and a
 the allowance (what is left of the budget over the steps that are left), the client tunes its network to
 
-    u/2 (z / z_even)^2  +  lambda log^2(c(z) / a)  +  beta s c(z) / a  +  (within - 1/2) log C
+    u/2 (z / z_even)^2  +  lambda log^2(c(z) / a)  +  beta s c(z) / a  +  (within - 1/5) log C
 
 less noise; the local penalty of equation 12, with a true cost in the place of a formula that holds below epsilon 1 only; the
 feedback of equation 14, where s, the share of the client's budget that is spent, scales the marginal cost of the proposal instead
-of standing alone, where its gradient would be zero; and the pinball loss whose minimum is the median norm, through the noisy
-count. The loop is closed by the ledger, whose grants tell a client what is left of its own budget; no one is told of another's.
+of standing alone, where its gradient would be zero; and the pinball loss whose minimum is a low quantile of the norms, through
+the noisy count. The loop is closed by the ledger, whose grants tell a client what is left of its own budget; no one is told of another's.
 
 What is asked of a step here is that count; the bound itself moves at the clients (`sordino.clients.fedmap`).
 """
@@ -70,13 +70,13 @@ class FedMap:
     """The settings of the loop, and what a step of the certified variant is asked."""
 
     start: float = 1.0
-    dimension: int = 1
     lam: float = 0.1
     beta: float = 0.1
     tune: float = 0.01  # learning rate of a client's own MetaNet; 0: it stays as it was pre-trained
     pretrained: float = 1.0  # 0: projection and head start at random
     share: float = 0.05  # of a step's privacy, for the count
     utility: float = 0.1
+    hold: float = 0.0  # 1: no network; the first bound and the even multiplier, to tell what the network adds
     raw: bool = False  # as published
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class FedMap:
         return state | {
             "within": 0.5 + float(seen.answer.mean[0]),
             "noise": seen.answer.noise,
-            "signal": float(np.dot(seen.mean, seen.mean)) / expected - 1 if expected > 0 else 0.0,
+            "signal": float(np.square(seen.mean).sum()) / expected - 1 if expected > 0 else 0.0,
         }
 
 
@@ -114,14 +114,15 @@ def certified(
     pretrained: float = 1,
     share: float = 0.05,
     utility: float = 0.1,
+    hold: float = 0,
 ) -> FedMap:
-    return FedMap(setting.plan.bound, setting.dimension, lam, beta, tune, pretrained, share, utility)
+    return FedMap(setting.plan.bound, lam, beta, tune, pretrained, share, utility, hold)
 
 
 def published(
     setting: Setting, *, lam: float = 0.1, beta: float = 0.1, tune: float = 0.01, pretrained: float = 1
 ) -> FedMap:
-    return FedMap(setting.plan.bound, setting.dimension, lam, beta, tune, pretrained, raw=True)
+    return FedMap(setting.plan.bound, lam, beta, tune, pretrained, raw=True)
 
 
 class PrintedLedger:
