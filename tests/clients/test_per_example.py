@@ -11,11 +11,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from sordino import models
-from sordino.clients import ghost_layers
+from sordino.clients import fused, ghost_layers
 from sordino.clients.flat import Flat
 from sordino.clients.per_example import PerExample
 from sordino.clients.rewrite import pool_first
 from sordino.errors import BadInput
+from sordino.native import library
 from sordino.privacy import bounds
 
 
@@ -140,6 +141,26 @@ def test_exact_for_every_family(name, prefer, monkeypatch):
     assert total.dtype == np.float64 and total.shape == (engine.flat.size,)
     np.testing.assert_array_equal(norms, got)
     assert np.linalg.norm(total - clipped) <= 1e-5 * np.linalg.norm(clipped)
+
+
+@pytest.mark.parametrize("name", ["cnn-mnist", "lenet", "cnn-cifar"])
+@pytest.mark.parametrize("blocks", [True, False])
+def test_fused_blocks_and_separate_layers_agree(name, blocks, monkeypatch):
+    if blocks and library() is None:
+        pytest.skip("the kernels were not built")
+    if not blocks:
+        monkeypatch.setattr(fused, "library", lambda: None)
+    model, x, y = _model(name)
+    for layer in model.children():
+        if isinstance(layer, nn.Conv2d):
+            layer.bias.data += 0.3  # ReLU lets some through and stops some
+    engine = PerExample(model)
+    want = _loop(model, x, y)
+    got, size = engine.rows(x, y), np.linalg.norm(want, axis=1)
+    assert engine.mode == "ghost" and bool(engine._ghost.blocks) == blocks
+    np.testing.assert_allclose(got, want, atol=1e-6 * size.max())
+    np.testing.assert_allclose(engine.norms(x, y), size, rtol=1e-5)
+    assert "forward" not in vars(engine._ghost.net) and "forward" not in vars(model.conv1)
 
 
 @pytest.mark.parametrize("name", ["linear", "cnn-mnist", "cnn-rail", "char-lstm", "tiny", "seq-bi-first-end"])

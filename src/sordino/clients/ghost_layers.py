@@ -294,7 +294,8 @@ def unfold(layer: nn.Conv1d | nn.Conv2d, x: Tensor, out: tuple[int, ...], flip: 
 
 
 def _squares(rows: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(rows, dim=1).square()  # reads once and writes nothing
+    length = torch.linalg.vector_norm(rows, dim=1)  # reads once and writes nothing
+    return length * length
 
 
 def _channels_last(x: Tensor) -> bool:

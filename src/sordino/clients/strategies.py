@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from sordino.clients.flat import Flat
+from sordino.clients.fused import Block
+from sordino.clients.ghost_block import BlockAdapter
 from sordino.clients.ghost_layers import Record, Rows
 from sordino.clients.ghost_lstm import LSTMAdapter
 from sordino.clients.ghost_modules import (
@@ -25,7 +27,7 @@ from sordino.clients.ghost_modules import (
     Tape,
     Unsupported,
 )
-from sordino.clients.rewrite import pool_first
+from sordino.clients.rewrite import faster
 from sordino.errors import BadInput
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) -> one loss per example
@@ -120,7 +122,7 @@ class Ghost:
 
     def __init__(self, flat: Flat, loss: Loss) -> None:
         self.flat, self.loss, self.tape = flat, loss, Tape()
-        self.net = pool_first(flat.model)
+        self.net = faster(flat.model)
         self.adapters: list[Adapter] = []
         self.slots: list[list[int]] = []
         places = {id(p): i for i, p in enumerate(flat.parameters)}
@@ -138,6 +140,10 @@ class Ghost:
             raise Unsupported("a parameter belongs to no layer")
         # An activation that a layer overwrites in place can no longer be read back.
         self.overwriting = [m for m in flat.model.modules() if getattr(m, "inplace", False) is True]
+        of = {id(a.module): a for a in self.adapters if isinstance(a, ConvAdapter)}
+        blocks = [m for m in self.net.modules() if isinstance(m, Block)]
+        self.blocks = [BlockAdapter(m, of[id(m._layer[0])], self.tape) for m in blocks if id(m._layer[0]) in of]
+        self.stand_ins: list[Adapter | BlockAdapter] = [*self.adapters, *self.blocks]
         dense = all(isinstance(a, LinearAdapter) for a in self.adapters)
         self.step = power_of_two(sum(a.kept for a in self.adapters), DENSE if dense else CHUNK)
 
@@ -145,16 +151,16 @@ class Ghost:
         self.tape.clear(len(x))
         for module in self.overwriting:
             module.inplace = False  # type: ignore[assignment]
-        for adapter in self.adapters:
-            adapter.install()
+        for stand_in in self.stand_ins:
+            stand_in.install()
         try:
             with torch.enable_grad():
                 self.tape.backward(losses(self.loss, self.net, x, y).sum())
             records = [adapter.record(len(x)) for adapter in self.adapters]
         finally:
             self.tape.clear()
-            for adapter in self.adapters:
-                adapter.remove()
+            for stand_in in self.stand_ins:
+                stand_in.remove()
             for module in self.overwriting:
                 module.inplace = True  # type: ignore[assignment]
         return Pass(self.flat, list(zip(records, self.slots)), len(x))
