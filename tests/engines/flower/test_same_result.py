@@ -23,7 +23,12 @@ WAYS = {
     "example, local": {"unit": "example", "observer": "server", "batch_size": 10},
 }
 QUICK = ("client, shares of everyone", "example, pooled shares")
-ALSO = (("adact", "client, central"), ("quantile", "client, local noise"), ("adact", "example, local"))
+ALSO = (
+    ("fedmap", "example, local"),
+    ("adact", "client, central"),
+    ("quantile", "client, local noise"),
+    ("adact", "example, local"),
+)
 
 
 def cases():
@@ -39,6 +44,8 @@ def cases():
 def plan(method, variant, settings):
     given = {"data": "toy", "clients": 5, "method": method, "variant": variant, "rounds": 3, "batch_size": 8, "lr": 0.3}
     private = {"multiplier": 0.5} if METHODS[method].private else {}
+    if METHODS[method].closed_loop:  # its clients set the multiplier
+        private = {"epsilon": 20.0}
     return Plan.from_json(complete(given | private | {"model": "linear"} | settings))
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from sordino.clients.request import ASK, GIVE, Request
 from sordino.engines import Aborted
 from sordino.engines.base import Gathered, gathered
-from sordino.engines.flower import wire
+from sordino.engines.flower import errands, wire
 from sordino.engines.flower.part import Facts
 from sordino.engines.flower.secure import SecureSums
 from sordino.engines.flower.transport import Post
@@ -91,13 +91,13 @@ class Remote:
 
     # ---- the engine ------------------------------------------------------------------------------
 
-    def run(self, request: Request, items: Sequence[int]) -> Gathered:
+    def run(self, request: Request, items: Sequence[Any]) -> Gathered:
         new = request.phase == ASK or self._last != (ASK, request.round)
         self._last = (request.phase, request.round)
         if new:
             self._attempt = os.urandom(8).hex()
         try:
-            return self._run(request, list(items), new)
+            return self._run(request, {_client(item): item for item in items}, new)
         except Aborted as aborted:
             log.warning("round %d: %s", request.round, aborted)
             self._last = ("", 0)
@@ -149,7 +149,7 @@ class Remote:
 
     # ---- a phase ---------------------------------------------------------------------------------
 
-    def _run(self, request: Request, cohort: list[int], new: bool) -> Gathered:
+    def _run(self, request: Request, cohort: dict[int, Any], new: bool) -> Gathered:
         if not cohort:
             return gathered(request, np.zeros(self.theta.size if request.phase == GIVE else 0, np.int64), [], 0)
         if new:
@@ -162,8 +162,8 @@ class Remote:
             arrays["theta"] = np.array(self.theta)
         parcel = Parcel("work", {"request": head, "attempt": self._attempt}, arrays)
         if self.plan.observer == Observer.SECAGG_SERVER:
-            return self._secure(request, parcel, cohort, there)
-        replies = self.ask({k: parcel for k in there})
+            return self._secure(request, parcel, len(cohort), there)
+        replies = self.ask({k: _with_errand(parcel, cohort[k]) for k in there})
         return self._clear(request, replies, len(cohort))
 
     def ask(self, parcels: Mapping[int, Parcel]) -> dict[int, Parcel]:
@@ -204,6 +204,8 @@ class Remote:
         most = self._longest(request, k)
         if most is not None and float(np.linalg.norm(request.grid.decode(codes))) > most:
             raise Garbled("it is longer than the bound and its noise allow.")
+        if "report" in reply.head:
+            return codes, errands.report_from_plain(reply.get("report", dict), reply.arrays)
         if request.released:
             return codes, reply.get("state", dict)
         if request.query is None:
@@ -224,7 +226,7 @@ class Remote:
             most += (float(np.linalg.norm(std)) + 10 * float(std.max())) / np.sqrt(request.survivors)
         return most
 
-    def _secure(self, request: Request, parcel: Parcel, cohort: list[int], there: list[int]) -> Gathered:
+    def _secure(self, request: Request, parcel: Parcel, cohort: int, there: list[int]) -> Gathered:
         width = 0 if request.query is None or is_raw(request.query) else _width(request)
         length = (self.theta.size if request.phase == GIVE else 0) + width
         grid = None
@@ -233,14 +235,26 @@ class Remote:
             units = sum(self.facts.sizes) if self.plan.pooled else self.facts.clients
             grid = wire.FixedPoint.for_bound(request.query.norm, max(2, units))
             parcel = parcel.but(answer_grid=grid.scale)
-        full = len(cohort) == self.facts.clients
-        opened = self._sums.run(self, parcel, there, length, self._survivors(len(cohort)), full)
+        full = cohort == self.facts.clients
+        opened = self._sums.run(self, parcel, there, length, self._survivors(cohort), full)
         codes, answers = opened.total[: length - width], []
         if grid is not None:
             answers = [(0, grid.decode(opened.total[length - width :]))]
         elif request.query is not None:
             answers = [(k, r.array("answer", np.float64)) for k, r in sorted(opened.replies.items())]
         return gathered(request, np.array(codes), answers, len(opened.replies))
+
+
+def _client(item: Any) -> int:
+    """An item is a client, or an errand for one."""
+    return item if isinstance(item, int) else item.client
+
+
+def _with_errand(parcel: Parcel, item: Any) -> Parcel:
+    if isinstance(item, int):
+        return parcel
+    said, arrays = errands.errand_to_plain(item)
+    return Parcel(parcel.kind, {**parcel.head, "errand": said}, {**parcel.arrays, **arrays})
 
 
 def _width(request: Request) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -17,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from sordino.budgets import Budgets
+from sordino.clients.fedmap import Errand
 from sordino.clients.request import ASK, GIVE, Request
 from sordino.engines import make_work
 from sordino.engines.base import work_on
@@ -27,8 +30,10 @@ from sordino.engines.flower.wire import Parcel
 from sordino.federation.sampling import draw
 from sordino.methods import Setting
 from sordino.plan import Plan
+from sordino.privacy import events
 from sordino.privacy.filter import Filter, NoBudget, ScheduleFilter
 from sordino.privacy.ledger import Ledger
+from sordino.privacy.spending import Spending
 from sordino.privacy.words import Noise, Observer, Unit
 from sordino.rules.query import is_raw
 from sordino.terms import Public, Terms, settle
@@ -62,6 +67,7 @@ class Enrolled:
         # Of the try that is under way: its name, its round, the phases done, and the precision released so far.
         self.attempt, self.round, self.spent = "", 0, 0.0
         self.done: tuple[str, ...] = ()
+        self._purse = 0.0  # granted in earlier rounds and not spent (FedMAP)
         self._recall()
 
     def close(self) -> None:
@@ -81,18 +87,21 @@ class Enrolled:
         self.theta = np.zeros(self.site.flat.size, np.float32)
         self.work = make_work(self.site, self.theta, rule)
 
-    def compute(self, request: Request) -> tuple[np.ndarray, Any]:
+    def compute(self, request: Request, errand: Errand | None = None) -> tuple[np.ndarray, Any]:
         """This client's contribution as codes, and its answer: summed over its items, or one after the other if raw."""
         import torch
 
         from sordino.engines.inprocess import one_thread
 
         codes = np.zeros(self.theta.size if request.phase == GIVE else 0, np.int64)
-        items = self.work.items(request.round, np.array([self.me]))
+        items = self.work.items(request.round, np.array([self.me])) if errand is None else [errand]
         with one_thread(), torch.random.fork_rng(devices=[]):
             answers = [work_on(self.work, request, item, codes) for item in items]
-        if request.released:
-            return codes, answers[0]  # the state of the rule
+        if errand is not None:
+            self._purse = answers[0].own.purse
+            self._remember()
+        if request.released or errand is not None:
+            return codes, answers[0]  # the state of the rule, or a report
         if request.query is None:
             return codes, None
         if is_raw(request.query):
@@ -101,16 +110,16 @@ class Enrolled:
 
     # ---- leave to work ---------------------------------------------------------------------------
 
-    def admit(self, request: Request, attempt: str, theta: np.ndarray | None) -> None:
+    def admit(self, request: Request, attempt: str, theta: np.ndarray | None, errand: Errand | None = None) -> None:
         """Grant this request, or raise; when it returns, what is about to be released is in the ledger."""
-        self._check(request)
+        self._check(request, errand)
         again = attempt == self.attempt and request.round == self.round
         if again and request.phase in self.done:
             raise Refused(f"phase {request.phase} of this try of round {request.round} was answered before.")
         if not again:
             if theta is None:
                 raise Refused("a new try of a round came without the model.")
-            self._grant(request.round)
+            self._grant(request.round, errand)
             self.attempt, self.round, self.done, self.spent = attempt, request.round, (), 0.0
             self.theta[:] = theta
             self._reseed(self.ledger.head["seq"])
@@ -122,14 +131,19 @@ class Enrolled:
         self.done = (*self.done, request.phase)
         self._remember()
 
-    def _check(self, request: Request) -> None:
+    def _check(self, request: Request, errand: Errand | None) -> None:
         """What the plan settles, the request may not change."""
         plan, t = self.plan, request.round
         if not 1 <= t <= plan.rounds or request.phase not in (ASK, GIVE):
             raise Refused(f"the plan has no phase {request.phase} of round {t}.")
         if self.me not in draw(plan, t):
             raise Refused(f"this client is not in the cohort of round {t}.")
+        if plan.known.closed_loop != (errand is not None) or errand is not None and errand.client != self.me:
+            raise Refused("the work does not fit the plan's method.")
         if not plan.private:
+            return
+        if errand is not None:
+            self._check_errand(request)
             return
         if plan.local:
             least = self.terms.multiplier_of(t) * (1 - _CLOSE)
@@ -148,6 +162,12 @@ class Enrolled:
         if request.phase == GIVE and request.multiplier is None or noiseless:
             raise Refused("the plan has clients add noise, and the request does not.")
 
+    def _check_errand(self, request: Request) -> None:
+        """A client that sets its own noise pays for each step at the order that was committed."""
+        terms = self.terms
+        if isinstance(terms, Budgets) and not (request.released and request.state.get("order") == terms.order):
+            raise Refused("the costs of steps are to be counted at another order than the plan settles.")
+
     def _precision(self, request: Request) -> float:
         """What this request releases, in 1/z^2, where Gaussians on the same units add up."""
         total = 0.0 if request.multiplier is None or request.phase == ASK else request.multiplier**-2
@@ -155,7 +175,10 @@ class Enrolled:
             total += (request.query.norm / request.query_std) ** 2
         return total
 
-    def _grant(self, t: int) -> None:
+    def _grant(self, t: int, errand: Errand | None) -> None:
+        if errand is not None and isinstance(self.terms, Budgets):
+            self._grant_purse(t, errand, self.terms.order)
+            return
         event, secure = self.terms.slot(t), self.plan.secure
         if self.ledger.resume(t, secure, event) is not None:
             return
@@ -165,16 +188,36 @@ class Enrolled:
                 self.ledger.request(self.terms.slot(earlier), earlier)
         self.ledger.request(event, t)
 
+    def _grant_purse(self, t: int, errand: Errand, order: int) -> None:
+        """Charge what the purse holds beyond what is left of earlier ones. A try that was cut short may have spent all."""
+        standing = self.ledger.granted(t)
+        if standing is not None and not self.plan.secure:
+            self.ledger.resume(t, False)
+            return
+        left = 0.0 if standing is not None else self._purse
+        cost = max(0.0, errand.purse - left)
+        event = events.gaussian(math.sqrt(order / (2 * cost))) if cost > 0 else events.nothing()
+        if standing is not None:
+            self.ledger.resume(t, True, clients=[0], costs=[cost])
+        else:
+            self.ledger.request(event, t, [0], [cost])
+        self._purse = 0.0  # until the report says what is left
+
     def _open_ledger(self) -> Ledger:
         path, digest, terms = self.folder / "ledger.jsonl", self.plan.digest(), self.terms
         if path.exists():
             return Ledger.open(path, digest)
         about = {"unit": str(self.plan.unit), "relation": str(terms.relation), "observer": str(self.plan.observer)}
-        return Ledger.create(path, digest, self._filter(), about)
+        spending = None
+        if isinstance(terms, Budgets):  # this client's own
+            spending = Spending(1, terms.spent.epsilon, self.plan.delta, terms.order, terms.relation)
+        return Ledger.create(path, digest, self._filter(), about, spending)
 
     def _filter(self) -> Filter:
         if not self.terms.proven:
             return NoBudget("the run is not private")
+        if isinstance(self.terms, Budgets):
+            return NoBudget("the client keeps a budget of its own")
         spent = self.terms.spent
         return ScheduleFilter(self._slots(), spent.epsilon, self.plan.delta, self.terms.relation, spent.accountant)
 
@@ -210,7 +253,7 @@ class Enrolled:
 
     def _remember(self) -> None:
         head = {"attempt": self.attempt, "round": self.round, "done": list(self.done), "spent": self.spent}
-        head["drawn"] = self._drawn
+        head |= {"drawn": self._drawn, "purse": self._purse}
         write_private(self.folder / "pending", wire.to_bytes(Parcel("pending", head, {"theta": self.theta})))
 
     def _recall(self) -> None:
@@ -221,6 +264,7 @@ class Enrolled:
         self.attempt, self.round = kept.head["attempt"], kept.head["round"]
         self.done, self.spent = tuple(kept.head["done"]), kept.head["spent"]
         self.theta[:] = kept.array("theta", np.float32, self.theta.size)
+        self._purse = kept.head["purse"]
         self._reseed(kept.head["drawn"])
 
 

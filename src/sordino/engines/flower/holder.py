@@ -25,7 +25,7 @@ import numpy as np
 from sordino import errors
 from sordino.clients.request import GIVE, Request
 from sordino.data.check import Pair
-from sordino.engines.flower import pki, wire
+from sordino.engines.flower import errands, pki, wire
 from sordino.engines.flower.allowance import Allowance
 from sordino.engines.flower.enrolled import Enrolled, boot, terms_of, write_json, write_private
 from sordino.engines.flower.part import Facts, Part
@@ -242,8 +242,14 @@ class Holder:
                 for k, why in member.suspects.items():
                     log.warning("the letter of client %d was tampered with: %s", k, why)
                 self._keep(asked, member)
-        run.admit(request, asked.get("attempt", str), theta)
-        codes, answer = run.compute(request)
+        errand = None
+        if "errand" in asked.head:
+            errand = errands.errand_from_plain(asked.get("errand", dict), asked.arrays)
+        run.admit(request, asked.get("attempt", str), theta, errand)
+        codes, answer = run.compute(request, errand)
+        if errand is not None:
+            said, arrays = errands.report_to_plain(answer)
+            return Parcel("given", {"report": said}, {"codes": codes, **arrays})
         if not secure:
             return _clear(request, codes, answer)
         return self._masked(asked, member, request, codes, answer)
