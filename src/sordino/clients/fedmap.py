@@ -38,7 +38,6 @@ from sordino.privacy.purse import Purse
 from sordino.rules.fedmap import FedMap
 from sordino.terms import local_steps
 
-WITHIN = 0.2  # share of gradients that the bound should leave whole
 NORM = 1.0  # of a tuning step's gradient, at most (as in the paper's pre-training)
 
 
@@ -226,7 +225,7 @@ class ControlledSteps(LocalSteps):
             0.5 * self.rule.utility * torch.exp(2 * off)
             + self.rule.lam * log_cost.square()
             + self.rule.beta * spent * torch.exp(log_cost)
-            + (within - WITHIN) * log_bound
+            + (within - features.WITHIN) * log_bound
         ).mean()
         self._descend(net, loss)
 

@@ -6,7 +6,7 @@
     model     a server step with the mean of the moves, divided by a public number
     state     a bound for clients that begin, and how far the model moved
 
-What a client does not spend stays in its purse. Of what single clients have spent only the largest share is ever told.
+What a client does not spend stays in its purse. Of what single clients have spent only the largest and the mean share are ever told.
 
 After a crash a seeded simulation runs a round again under the grant that stands, to the same bits. Noise from a secure source is
 new: the round is charged once more, clients that cannot pay for that sit out, and what was left over from earlier rounds counts as
@@ -62,7 +62,7 @@ class ClosedLoop(Round):
             "moved": float(np.linalg.norm(theta - model.theta)),
             "used": _range([*model.rule.get("used", ()), *(z for report in reports for z in report.multipliers)]),
         }
-        facts = self._told(reports, mean, bound)
+        facts = self._told(reports, mean, bound, accounts)
         return Model(t, theta, optimizer, rule, pack(accounts)), facts
 
     def share(self, model: Model) -> float:
@@ -127,7 +127,7 @@ class ClosedLoop(Round):
         self.ledger.resume(t, True, clients=ids[able], costs=grants[able])
         return ids[able], grants[able]
 
-    def _told(self, reports: tuple[Report, ...], mean: np.ndarray, bound: float) -> Facts:
+    def _told(self, reports: tuple[Report, ...], mean: np.ndarray, bound: float, accounts: dict[int, Own]) -> Facts:
         used = [z for report in reports for z in report.multipliers]
         return Facts(
             cohort=len(reports),
@@ -135,6 +135,7 @@ class ClosedLoop(Round):
             multiplier=math.exp(float(np.mean(np.log(used)))) if used else 0.0,
             noise=0.0,
             moved=float(np.linalg.norm(mean)),
+            extra={"spent_mean": sum(own.spent for own in accounts.values()) / self.plan.clients / self.terms.budget},
         )
 
 

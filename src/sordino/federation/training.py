@@ -231,6 +231,7 @@ def _filter(terms: Terms) -> Filter:
 
 def _metrics(model: Model, facts: Facts, terms: Terms, engine: Any, speed: Speed, seconds: float) -> dict[str, Any]:
     row: dict[str, Any] = {"round": model.round, **{k: v for k, v in dataclasses.asdict(facts).items() if k != "extra"}}
+    row |= facts.extra
     if speed.evaluates(model.round, terms.plan.rounds):
         engine.theta[:] = model.theta
         scored = engine.evaluate()

@@ -23,6 +23,7 @@ NAMES = {
     PUBLISHED: ("trace of covariance", "largest norm", "drift", "gradient variance"),
     CERTIFIED: ("within the bound", "change", "trust", "signal", "drift", "progress", "ahead"),
 }
+WITHIN = 0.2  # share of gradients that the bound should leave whole
 REACH = 1.0  # largest change of log C in a step
 SPAN = math.log(2.0)  # largest distance of log z from the even multiplier
 BOUNDS = (1e-12, 1e12)  # of a bound that sums in fixed point carry with ease

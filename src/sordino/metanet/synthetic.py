@@ -12,8 +12,8 @@ Labels (FedMAP: "C proportional to the empirical mean plus variance of gradient 
 variance"; it gives no constants):
 
     published   C = (mean + variance of the norms of the last batch) / 2,   sigma = gradient variance / 100
-    certified   C = (mean + standard deviation of the norms) / 4: the deviation, since a variance is no length; a quarter,
-                since steps are measured in bounds, and a bound below most norms leaves the most signal in such a step
+    certified   C = the 20% quantile of the log-normal that has this mean and variance: steps are measured in bounds, and a
+                bound below most norms leaves the most signal in such a step; below all of them no count could find it
                 cost / even cost = (1 + k (2x - 1)) / (1 + k x) at the progress x of the client, k = 0.3: costs that grow
                 along a straight line and add up to the budget; z / even z follows as its root, and is larger by up to a
                 tenth while released gradients stand out from their noise
@@ -27,9 +27,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
-from sordino.metanet.features import CERTIFIED, LENGTH, PUBLISHED, REACH, SPAN
+from sordino.metanet.features import CERTIFIED, LENGTH, PUBLISHED, REACH, SPAN, WITHIN
 from sordino.privacy.randomness import stream
 
 GROWTH = 0.3  # k: how much more the last step may cost than the middle one
@@ -76,10 +76,6 @@ class _Clients:
         """Mean norm [step, n]."""
         return self.median * np.exp(self.spread**2 / 2)
 
-    @property
-    def deviation(self) -> np.ndarray:
-        return self.mean * np.sqrt(np.expm1(self.spread**2))
-
 
 def _clients(rng: np.random.Generator, n: int) -> _Clients:
     trend = rng.normal(-0.02, 0.08, n)
@@ -109,7 +105,7 @@ def _published(rng: np.random.Generator, n: int) -> tuple[list[np.ndarray], np.n
 
 def _certified(rng: np.random.Generator, n: int) -> tuple[list[np.ndarray], np.ndarray]:
     who = _clients(rng, n)
-    wanted = (who.mean + who.deviation) / 4
+    wanted = who.median * np.exp(who.spread * ndtri(WITHIN))
     bound = wanted[0] * np.exp(2.0 * rng.standard_normal(n))
     multiplier = np.exp(rng.normal(0.7, 0.6, n))
     progress, ahead = rng.random(n), 0.2 * rng.standard_normal(n)

@@ -1,0 +1,226 @@
+"""FedMAP on Fashion-MNIST (LeNet, 100 clients, Dirichlet 0.5): the closed loop, the paper's tables 3 and 4, comparisons.
+
+    python benchmarks/fedmap.py loop            spent budget round by round, for epsilon 1, 2 and 5
+    python benchmarks/fedmap.py table3          lambda and beta (certified, and what the published variant claims)
+    python benchmarks/fedmap.py table4          participation rates
+    python benchmarks/fedmap.py compare         against a fixed (C, z) at the same certified epsilon, three seeds
+    python benchmarks/fedmap.py ablations       without pre-training, without feedback, without the network
+    python benchmarks/fedmap.py ledger          a round of heterogeneous spending at 1,000 and 1,000,000 clients
+    python benchmarks/fedmap.py controller      time of one decision
+
+`--full` takes the paper's 150 rounds of three local epochs (hours on two cores); the default is a small form of 20 rounds of one. A
+line of JSON for each run goes to `--out` (default results/fedmap.jsonl) and is not run again if it is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+
+BASE: dict[str, Any] = {
+    "data": "fashion-mnist",
+    "clients": 100,
+    "cohort": 10,
+    "partition": "dirichlet",
+    "alpha": 0.5,
+    "model": "lenet",
+    "method": "fedmap",
+    "unit": "example",
+    "observer": "server",
+    "epsilon": 2.0,
+    "batch_size": 64,
+    "lr": 0.4,
+}
+SMALL: dict[str, Any] = {"rounds": 20, "local_epochs": 1}
+FULL: dict[str, Any] = {"rounds": 150, "local_epochs": 3, "lr": 0.1}
+WEIGHTS = (0.01, 0.1, 0.5, 1.0)  # of table 3
+FIXED = {"method": "dp-fedavg"}
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "FedMAP": {},
+    "without pre-training": {"options": {"pretrained": 0}},
+    "without feedback": {"options": {"beta": 0, "lam": 0}},
+    "without tuning": {"options": {"tune": 0}},
+    "without the network": {"options": {"hold": 1}},
+}
+
+
+class Study:
+    """Runs plans, once each."""
+
+    def __init__(self, form: dict[str, Any], out: Path) -> None:
+        self.form, self.out = form, out
+        self.done: dict[str, dict[str, Any]] = {}
+        if out.exists():
+            self.done = {row["key"]: row for row in map(json.loads, out.read_text().splitlines())}
+
+    def run(self, **changes: Any) -> dict[str, Any]:
+        settings = BASE | self.form | changes
+        key = json.dumps(settings, sort_keys=True)
+        if key not in self.done:
+            self.done[key] = {"key": key, **_run(settings)}
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            with self.out.open("a") as file:
+                file.write(json.dumps(self.done[key]) + "\n")
+        return self.done[key]
+
+
+def _run(settings: dict[str, Any]) -> dict[str, Any]:
+    from sordino.engines import Speed
+    from sordino.federation.assembly import assemble
+    from sordino.federation.training import train
+    from sordino.plan import Plan
+
+    model, federation, plan = assemble(Plan(**settings))
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        result = train(model, federation, plan, out=Path(folder) / "run", speed=Speed(evaluate_every=plan.rounds))
+        told = result.to_json()
+    rows = result.metrics
+    return {
+        "accuracy": result.accuracy,
+        "epsilon": told["epsilon"],
+        "epsilon_claimed": told["epsilon_claimed"],
+        "order": getattr(result.terms, "order", None),
+        "even": result.terms.multiplier,
+        "spent": [row["spent"] for row in rows],
+        "spent_mean": [row.get("spent_mean") for row in rows],
+        "multipliers": [row["multiplier"] for row in rows],
+        "bounds": [row["bound"] for row in rows],
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+def loop(study: Study) -> None:
+    print("| target | order | even z | largest share spent, by rounds | mean share | proven | accuracy |")
+    print("|---|---|---|---|---|---|---|")
+    for epsilon in (1.0, 2.0, 5.0):
+        row = study.run(epsilon=epsilon)
+        assert max(row["spent"]) <= 1 and row["epsilon"] == epsilon
+        rounds = np.linspace(0, len(row["spent"]) - 1, 5).astype(int)
+        largest, middle = (" ".join(f"{row[key][i]:.3f}" for i in rounds) for key in ("spent", "spent_mean"))
+        print(
+            f"| {epsilon:g} | {row['order']} | {row['even']:.2f} | {largest} | {middle} | {row['epsilon']} "
+            f"| {row['accuracy']:.4f} |"
+        )
+
+
+def table3(study: Study) -> None:
+    print("| | certified: accuracy | share spent | published: accuracy | claimed |\n|---|---|---|---|---|")
+    for name, words in (("lam", "lambda"), ("beta", "beta")):
+        for value in WEIGHTS:
+            option = {} if value == 0.1 else {"options": {name: value}}
+            certified = study.run(**option)
+            published = study.run(variant="published", lr=0.01, **option)
+            claim, share = published["epsilon_claimed"], certified["spent"][-1]
+            print(
+                f"| {words} {value:g} | {certified['accuracy']:.4f} | {share:.4f} | {published['accuracy']:.4f} "
+                f"| {claim:.4g} |"
+            )
+
+
+def table4(study: Study) -> None:
+    print("| participation | certified: accuracy | epsilon | even z | published: accuracy | claimed |\n|---|---|---|---|---|---|")
+    for cohort in (10, 20, 30):
+        certified = study.run(cohort=cohort)
+        published = study.run(cohort=cohort, variant="published", lr=0.01)
+        print(
+            f"| {cohort / 100:g} | {certified['accuracy']:.4f} | {certified['epsilon']} | {certified['even']:.2f} "
+            f"| {published['accuracy']:.4f} | {published['epsilon_claimed']:.4g} |"
+        )
+
+
+def compare(study: Study) -> None:
+    print("| epsilon | learning rate | FedMAP | fixed (C, z), one z for all | FedMAP without the network |\n|---|---|---|---|---|")
+    for epsilon in (1.0, 2.0, 5.0):
+        for lr in (0.1, 0.4):
+            cells = []
+            for change in ({}, FIXED, ABLATIONS["without the network"]):
+                found = [study.run(epsilon=epsilon, lr=lr, seed=seed, **change)["accuracy"] for seed in range(3)]
+                cells.append(f"{mean(found):.4f} ({stdev(found):.4f})")
+            print(f"| {epsilon:g} | {lr:g} | " + " | ".join(cells) + " |", flush=True)
+
+
+def ablations(study: Study) -> None:
+    print("| | accuracy, three seeds | largest share spent |\n|---|---|---|")
+    for name, change in ABLATIONS.items():
+        rows = [study.run(seed=seed, **change) for seed in range(3)]
+        found = [row["accuracy"] for row in rows]
+        print(f"| {name} | {mean(found):.4f} ({stdev(found):.4f}) | {max(row['spent'][-1] for row in rows):.4f} |", flush=True)
+
+
+def ledger(study: Study) -> None:
+    from sordino.privacy.lookup import Table
+    from sordino.privacy.spending import Spending
+
+    rng = np.random.default_rng(0)
+    print("| clients | look up | who can pay | charge |\n|---|---|---|---|")
+    for clients in (1_000, 1_000_000):
+        table = Table(np.minimum(1, 64 / rng.integers(50, 2000, clients)), [16])
+        spending, ids = Spending(clients, 8.0, 1e-6, 16.0), np.arange(clients)
+        z = np.exp(rng.normal(1.5, 0.3, clients))
+        costs = table.cost(z)
+        able = spending.affordable(ids, costs)
+        cells = [
+            _milliseconds(lambda: table.cost(z)),  # noqa: B023
+            _milliseconds(lambda: spending.affordable(ids, costs)),  # noqa: B023
+            _milliseconds(lambda: spending.charge(ids[able], costs[able] * 1e-3)),  # noqa: B023
+        ]
+        print(f"| {clients:,} | " + " | ".join(f"{cell:.3f} ms" for cell in cells) + " |")
+
+
+def controller(study: Study) -> None:
+    import torch
+
+    from sordino.metanet import synthetic
+    from sordino.metanet.net import load
+
+    torch.set_num_threads(1)
+    for kind in ("certified", "published"):
+        net, one = load(kind), synthetic.sequences(kind, 1, 0)
+        taken = [_milliseconds(lambda: net.decide(one.steps, one.valid), time.process_time) for _ in range(20)]  # noqa: B023
+        print(f"{kind}: {min(taken):.3f} ms of one core per decision")
+
+
+def _milliseconds(call: Any, clock: Any = time.perf_counter, times: int = 20) -> float:
+    call()
+    taken = []
+    for _ in range(times):
+        start = clock()
+        call()
+        taken.append(clock() - start)
+    return 1e3 * float(np.median(taken)) if clock is time.perf_counter else 1e3 * sum(taken) / times
+
+
+TABLES = {f.__name__: f for f in (loop, table3, table4, compare, ablations, ledger, controller)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", choices=[*TABLES, "all"])
+    parser.add_argument("--full", action="store_true", help="the paper's rounds and epochs")
+    parser.add_argument("--rounds", type=int, help="another number of rounds")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "fedmap.jsonl")
+    args = parser.parse_args()
+    form = dict(FULL if args.full else SMALL)
+    if args.rounds:
+        form["rounds"] = args.rounds
+    study = Study(form, args.out)
+    for name in _chosen(args.table):
+        print(f"\n{name} ({'full' if args.full else 'small'} form, {form['rounds']} rounds)\n", flush=True)
+        TABLES[name](study)
+
+
+def _chosen(table: str) -> Iterator[str]:
+    yield from TABLES if table == "all" else [table]
+
+
+if __name__ == "__main__":
+    main()
