@@ -15,7 +15,7 @@ from sordino.engines.flower.transport import Direct, Post
 from sordino.federation.population import Federation
 
 ANYTHING = Policy(
-    epsilon=1e9, delta=0.5, observers=("public", "secagg-server", "server"), variants=("certified", "published"),
+    epsilon=1e30, delta=0.5, observers=("public", "secagg-server", "server"), variants=("certified", "published"),
     secure=False, least=1,
 )  # fmt: skip
 QUICK = Patience(deadline=5.0, wait=2.0)

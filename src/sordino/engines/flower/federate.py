@@ -76,7 +76,7 @@ def federate(
         said = post.ask({k: Parcel("enrol", enrolment) for k in clients}, patience.deadline)
         refused = {post.names[k]: p.head.get("said") or p.head.get("class") for k, p in post.problems.items()}
         if refused:
-            raise Refused("; ".join(f"{name} refuses: {why}" for name, why in refused.items()))
+            raise Refused(" ".join(f"{name} refuses: {why}" for name, why in refused.items()))
         for k in said:
             log.info("%s is enrolled", post.names[k])
 
