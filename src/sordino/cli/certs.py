@@ -20,9 +20,9 @@ def add_parser(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", metavar="FOLDER", help="where to put them; must not hold an authority yet")
+    parser.add_argument("folder", metavar="FOLDER", help="where to put them")
     parser.add_argument(
-        "--server", required=True, metavar="ADDRESS,...", help="names or IPs by which nodes reach the server"
+        "--server", metavar="ADDRESS,...", help="names or IPs by which nodes reach the server; left out: only add nodes"
     )
     parser.add_argument("--nodes", required=True, metavar="NAME,...", help="names of the data holders")
     parser.add_argument("--days", type=int, default=365, help="how long the certificates hold (default: 365)")
@@ -33,11 +33,15 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from sordino.engines.flower import pki
 
-    made = pki.make(Path(args.folder), _names(args.server), _names(args.nodes), args.days)
+    folder, nodes = Path(args.folder), _names(args.nodes)
+    if args.server is None:
+        made = pki.add_nodes(folder, nodes, args.days)
+    else:
+        made = pki.make(folder, _names(args.server), nodes, args.days)
     if args.json:
-        print(json.dumps({"authority": str(Path(args.folder) / "ca.crt"), "folders": [str(path) for path in made]}))
+        print(json.dumps({"authority": str(folder / "ca.crt"), "folders": [str(path) for path in made]}))
         return 0
-    print(f"Authority  {Path(args.folder) / 'ca.crt'} (keep ca.key away from server and nodes)")
+    print(f"Authority  {folder / 'ca.crt'} (keep ca.key away from server and nodes)")
     for path in made:
         print(f"Machine    {path}")
     return 0

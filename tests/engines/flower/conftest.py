@@ -8,10 +8,9 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def quick_disk(monkeypatch, request):
+def quick_disk(monkeypatch):
     """Waiting for the disk is tested with the ledger; here it would be most of the time."""
-    if "real_disk" not in request.keywords:
-        monkeypatch.setattr(os, "fsync", lambda fd: None)
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
 def pytest_collection_modifyitems(items):

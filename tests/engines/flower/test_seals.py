@@ -153,6 +153,20 @@ def test_odd_requests_for_certificates_are_refused(folder, tmp_path):
         pki.make(folder, ["localhost"], ["n9"])
     with pytest.raises(BadInput, match="sordino certs"):
         Own.node(tmp_path)
+    with pytest.raises(BadInput, match="no authority"):
+        pki.add_nodes(tmp_path, ["n1"])
+    with pytest.raises(BadInput, match="exists"):
+        pki.add_nodes(folder, ["n1"])
+
+
+def test_nodes_may_be_added_later(tmp_path, server):
+    pki.make(tmp_path, ["localhost"], ["n1"])
+    (made,) = pki.add_nodes(tmp_path, ["n2"])
+    nodes = {name: (tmp_path / "server" / "nodes" / f"{name}.crt").read_text() for name in ("n1", "n2")}
+    own = SignedServer(Own.server(tmp_path / "server"), nodes)
+    sent = own.seal(ASKED, "n2")
+    new = SignedHolder(Own.node(made))
+    assert own.open(sent, new.seal(new.open(sent, 0), REPLY)).kind == "given"
 
 
 def test_a_key_that_is_not_that_of_the_certificate_is_refused(folder, tmp_path):

@@ -45,28 +45,16 @@ class Untrusted(SordinoError):
 def make(folder: Path, addresses: Sequence[str], nodes: Sequence[str], days: int = 365) -> list[Path]:
     """An authority, a server reachable under `addresses`, and nodes of these names; the folders that were made."""
     whole(days=days)
-    for name in nodes:
-        if not NAME.fullmatch(name) or name in _RESERVED:
-            raise BadInput(
-                f"a node may not be called {name!r}; use letters, digits, dots and dashes, and not 'server'."
-            )
-    if len(set(nodes)) != len(nodes) or not nodes:
-        raise BadInput("name at least one node, each once.")
+    _check_names(nodes)
     if (folder / "ca.key").exists():
-        raise BadInput(f"{folder} holds an authority already; give another folder.")
+        raise BadInput(f"{folder} holds an authority already; leave --server out to add nodes, or give another folder.")
     key = ec.generate_private_key(ec.SECP384R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Sordino federation authority")])
+    subject = _name("Sordino federation authority")
     authority = _certificate(subject, key, subject, key, days, [])
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "ca.crt", _pem(authority))
     _write(folder / "ca.key", _private(key), secret=True)
-
-    def place(name: str) -> Path:
-        (folder / name).mkdir(mode=0o700, exist_ok=True)
-        _write(folder / name / "ca.crt", _pem(authority))
-        return folder / name
-
-    server, own = place("server"), ec.generate_private_key(ec.SECP384R1())
+    server, own = _place(folder, "server"), ec.generate_private_key(ec.SECP384R1())
     names: list[x509.GeneralName] = [_general(a) for a in dict.fromkeys([*addresses, "localhost", "127.0.0.1"])]
     uses: list[Any] = [
         (x509.SubjectAlternativeName(names), False),
@@ -75,14 +63,47 @@ def make(folder: Path, addresses: Sequence[str], nodes: Sequence[str], days: int
     _write(server / "server.crt", _pem(_certificate(_name("server"), own, subject, key, days, uses)))
     _write(server / "server.key", _private(own), secret=True)
     (server / "nodes").mkdir()
+    return [server, *add_nodes(folder, nodes, days)]
+
+
+def add_nodes(folder: Path, nodes: Sequence[str], days: int = 365) -> list[Path]:
+    """Further nodes under the authority in `folder`; the server admits those whose certificates it is given."""
+    whole(days=days)
+    _check_names(nodes)
+    try:
+        key: Any = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+        authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+    except (OSError, ValueError):
+        raise BadInput(f"{folder} holds no authority yet; give --server to make one.") from None
+    made = []
     for name in nodes:
-        at, own = place(name), ec.generate_private_key(ec.SECP384R1())
-        uses = [(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), False)]
-        certificate = _pem(_certificate(_name(name), own, subject, key, days, uses))
+        if (folder / name).exists():
+            raise BadInput(f"{folder / name} exists already; choose another name.")
+        at, own = _place(folder, name), ec.generate_private_key(ec.SECP384R1())
+        uses: list[Any] = [(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), False)]
+        certificate = _pem(_certificate(_name(name), own, authority.subject, key, days, uses))
         _write(at / "node.crt", certificate)
-        _write(server / "nodes" / f"{name}.crt", certificate)
+        _write(folder / "server" / "nodes" / f"{name}.crt", certificate)
         _write(at / "node.key", _private(own, serialization.PrivateFormat.OpenSSH), secret=True)
-    return [server, *(folder / name for name in nodes)]
+        made.append(at)
+    return made
+
+
+def _check_names(nodes: Sequence[str]) -> None:
+    for name in nodes:
+        if not NAME.fullmatch(name) or name in _RESERVED:
+            raise BadInput(
+                f"a node may not be called {name!r}; use letters, digits, dots and dashes, and not 'server'."
+            )
+    if len(set(nodes)) != len(nodes) or not nodes:
+        raise BadInput("name at least one node, each once.")
+
+
+def _place(folder: Path, name: str) -> Path:
+    """The folder of one machine, with the authority's certificate in it."""
+    (folder / name).mkdir(mode=0o700, exist_ok=True)
+    _write(folder / name / "ca.crt", (folder / "ca.crt").read_bytes())
+    return folder / name
 
 
 def _certificate(subject: x509.Name, key: Any, issuer: x509.Name, by: Any, days: int, uses: list) -> x509.Certificate:
