@@ -27,6 +27,7 @@ from sordino.privacy.words import Relation
 from sordino.terms import Public, Terms, local_steps
 
 BINS = 400  # of the table of costs
+LARGEST = 512  # order; larger ones only help below an epsilon of about 0.02
 KEPT = 1e-8  # share of a budget that is left alone, above the rounding of its own sums
 
 
@@ -127,7 +128,7 @@ def _order(plan: Plan, rate: float, count: int, relation: Relation) -> int:
         low, high = (low, z) if rdp.epsilon_of(curve, plan.delta) <= plan.epsilon else (z, high)
     step = events.gaussian(high) if rate == 1 else events.poisson(rate, events.gaussian(high))
     best = rdp.best_order(events.repeated(step, count), plan.epsilon, plan.delta, relation)
-    choices = [order for order in (int(best), int(best) + 1) if order >= 2]
+    choices = [order for order in (int(best), int(best) + 1) if 2 <= order <= LARGEST] or [LARGEST]
     fit = [(rdp.budget(plan.epsilon, plan.delta, a) / rdp.cost(step, a, relation), a) for a in choices]
     if max(fit)[0] <= 0:
         raise BadInput(f"epsilon {plan.epsilon:g} at delta {plan.delta:g} is too small for a filter; raise epsilon.")

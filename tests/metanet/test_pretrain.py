@@ -59,7 +59,7 @@ def test_only_projection_and_head_are_trained_in_the_second_part():
 
 
 def test_a_local_bert_can_be_the_encoder(tmp_path, outcome):
-    from tests.metanet.test_bert import made, their_layout
+    from .test_bert import made, their_layout
 
     theirs = made(bert.Size(hidden=128))
     save_file(their_layout(theirs, "bert."), tmp_path / "model.safetensors")
