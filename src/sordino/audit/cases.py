@@ -33,6 +33,7 @@ BASE: dict[str, Any] = {
 }
 
 HALF = {"cohort": 1}  # of the two clients
+ONE = Script(single=True)
 # Where a unit can stand: (unit, observer, sampling, what else the plan needs).
 Place = tuple[str, str, str, dict[str, Any]]
 PLACES: tuple[Place, ...] = (
@@ -112,18 +113,18 @@ def _case(method: Method, place: Place, note: str = "", **more: Any) -> Case:
 
 def _more() -> Iterator[Case]:
     """What the table of places leaves out: other relations, Laplace noise, targets within the bound, resumed runs."""
-    yield Case({"mechanism": "laplace"})
+    yield Case({"mechanism": "laplace"}, ONE)
     yield Case({"sampling": "poisson", "relation": "replace-one", **HALF})
     yield Case({"method": "quantile", "options": {"share": 0.9}}, Script(length=JUST_WITHIN), note="within the bound")
     yield Case({"method": "adact", "options": {"share": 0.9, "opening": 0.9}}, note="mostly histogram")
     yield Case(resumes=True, note="resumed")
-    yield Case({"unit": "example", "mechanism": "laplace"})
+    yield Case({"unit": "example", "mechanism": "laplace"}, ONE)
     yield Case({"relation": "replace-one"})
     yield Case({"method": "quantile", "relation": "replace-one", "options": {"share": 0.5}})
     yield Case({"unit": "example", "relation": "replace-one"})
-    yield Case({"mechanism": "laplace", "sampling": "poisson", **HALF})
-    yield Case({"method": "noise-gamma", "mechanism": "laplace"})
-    yield Case({"method": "dp-fedamvc", "mechanism": "laplace"})
+    yield Case({"mechanism": "laplace", "sampling": "poisson", **HALF}, ONE)
+    yield Case({"method": "noise-gamma", "mechanism": "laplace"}, ONE)
+    yield Case({"method": "dp-fedamvc", "mechanism": "laplace"}, ONE)
     yield Case({"method": "adact", "options": {"previous": 1, "share": 0.5}}, note="bits of the rounds before")
     yield Case(
         {"method": "quantile", "observer": "server", "sampling": "fixed"},

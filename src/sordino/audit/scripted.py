@@ -42,11 +42,17 @@ class Script:
     length: float = FAR
     turns: bool = True
     quiet: bool = False  # the other client gives nothing
+    single: bool = (
+        False  # its vector has one coordinate only: the worst for Laplace noise, as long as clipping is in L1
+    )
 
     @property
     def other_length(self) -> float:
         """Of what the target is replaced by: on the other side of the bound."""
         return JUST_WITHIN if self.length > 1 else FAR
+
+    def direction(self, dimension: int) -> np.ndarray:
+        return np.eye(1, dimension)[0] if self.single else direction(dimension)
 
     def sign(self, round: int) -> float:
         return -1.0 if self.turns and round % 2 == 0 else 1.0
@@ -173,7 +179,7 @@ def direction(dimension: int, target: bool = True) -> np.ndarray:
 
 def tiny(plan: Plan, script: Script, dimension: int) -> Federation:
     """Records are (vector, whether it is the target)."""
-    own = script.length * plan.bound * direction(dimension)
+    own = script.length * plan.bound * script.direction(dimension)
     other = (0.0 if script.quiet else 0.5 * plan.bound) * direction(dimension, target=False)
     target, rest = (own, 1), (other, 0)
     clients = [[target, rest]] + [[rest]] * (plan.clients - 1)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.audit.scripted import TARGET, NoLedger, Parts, Script, Scripted, Without, direction, linear_loss, tiny
+from sordino.audit.scripted import TARGET, NoLedger, Parts, Script, Scripted, Without, linear_loss, tiny
 from sordino.clients.site import Site
 from sordino.engines import make_work
 from sordino.engines.inprocess import InProcess
@@ -125,8 +125,8 @@ class Stage:
         else:
             size, toward = bound.size, self.script.sign(round)
         if not present:
-            return -toward * self.script.other_length * size * direction(self.dimension)
-        return toward * self.script.length * size * direction(self.dimension)
+            return -toward * self.script.other_length * size * self.script.direction(self.dimension)
+        return toward * self.script.length * size * self.script.direction(self.dimension)
 
     def shift(self, round: int, bound: Bound) -> np.ndarray:
         """What the target adds to the sum. The observer knows the target, as the definition of privacy has it."""
