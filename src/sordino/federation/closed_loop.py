@@ -97,10 +97,12 @@ class ClosedLoop(Round):
         return errands
 
     def _later(self, k: int, own: Own) -> float:
-        """What can still be granted to a client. After repeated crashes the ledger knows of more than the account does."""
-        assert self.ledger.spending is not None
-        room = (1 - float(self.ledger.spending.of([k])[0])) * self.terms.budget
-        return max(0.0, min(self.terms.budget - own.granted, room))
+        """What can still be granted to a client."""
+        left = self.terms.budget - own.granted
+        if self.plan.secure:  # after repeated crashes the ledger has charged more than the account knows of
+            assert self.ledger.spending is not None
+            left = min(left, (1 - float(self.ledger.spending.of([k])[0])) * self.terms.budget)
+        return max(0.0, left)
 
     def _asks(self, k: int, accounts: dict[int, Own]) -> tuple[float, float]:
         """(purse, new grant) of a client: what is left, divided by the rounds it is drawn for, times `GENEROUS`."""
