@@ -127,7 +127,9 @@ def table3(study: Study) -> None:
 
 
 def table4(study: Study) -> None:
-    print("| participation | certified: accuracy | epsilon | even z | published: accuracy | claimed |\n|---|---|---|---|---|---|")
+    print(
+        "| participation | certified: accuracy | epsilon | even z | published: accuracy | claimed |\n|---|---|---|---|---|---|"
+    )
     for cohort in (10, 20, 30):
         certified = study.run(cohort=cohort)
         published = study.run(cohort=cohort, variant="published", lr=0.01)
@@ -138,7 +140,9 @@ def table4(study: Study) -> None:
 
 
 def compare(study: Study) -> None:
-    print("| epsilon | learning rate | FedMAP | fixed (C, z), one z for all | FedMAP without the network |\n|---|---|---|---|---|")
+    print(
+        "| epsilon | learning rate | FedMAP | fixed (C, z), one z for all | FedMAP without the network |\n|---|---|---|---|---|"
+    )
     for epsilon in (1.0, 2.0, 5.0):
         for lr in (0.1, 0.4):
             cells = []
@@ -153,7 +157,10 @@ def ablations(study: Study) -> None:
     for name, change in ABLATIONS.items():
         rows = [study.run(seed=seed, **change) for seed in range(3)]
         found = [row["accuracy"] for row in rows]
-        print(f"| {name} | {mean(found):.4f} ({stdev(found):.4f}) | {max(row['spent'][-1] for row in rows):.4f} |", flush=True)
+        print(
+            f"| {name} | {mean(found):.4f} ({stdev(found):.4f}) | {max(row['spent'][-1] for row in rows):.4f} |",
+            flush=True,
+        )
 
 
 def ledger(study: Study) -> None:

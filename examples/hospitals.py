@@ -1,6 +1,6 @@
 """Three hospitals, one model, every patient's record protected: the example unit with a server that sees sums only.
 
-    python examples/hospitals.py
+python examples/hospitals.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A rule of one's own: the bound halves every ten rounds. It follows a public schedule, so it costs no privacy.
 
-    python examples/own_rule.py
+python examples/own_rule.py
 """
 
 from __future__ import annotations

@@ -17,7 +17,9 @@ def toy(clients: int = 12, features: int = 5, classes: int = 3, size: int = 20, 
         x = rng.normal(size=(n, features)).astype(np.float32)
         return x, (x @ weights).argmax(1)
 
-    return Federation.from_arrays([points(size + k) for k in range(clients)], test=points(400), classes=classes, name="toy")
+    return Federation.from_arrays(
+        [points(size + k) for k in range(clients)], test=points(400), classes=classes, name="toy"
+    )
 
 
 @pytest.fixture

@@ -38,7 +38,17 @@ def test_words_are_taken_as_strings_and_typed():
         ({"epsilon": 1, "sampling": "fixed"}, "sampling fixed is not offered for the example unit"),
         ({"epsilon": 1, "unit": "client", "cohort": 3, "sampling": "none"}, "sampling none means that all 10 clients"),
         ({"epsilon": 1, "unit": "client", "observer": "secagg-server", "cohort": 3}, "use sampling fixed"),
-        ({"epsilon": 1, "unit": "client", "observer": "public", "sampling": "fixed", "cohort": 3, "relation": "add-remove"}, "replace-one"),
+        (
+            {
+                "epsilon": 1,
+                "unit": "client",
+                "observer": "public",
+                "sampling": "fixed",
+                "cohort": 3,
+                "relation": "add-remove",
+            },
+            "replace-one",
+        ),
         ({"epsilon": 1, "optimizer": "adam"}, "set server_optimizer"),
         ({"epsilon": 1, "weights": "size"}, "weights size is for the client unit"),
     ],

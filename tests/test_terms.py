@@ -56,11 +56,16 @@ def test_local_examples_are_charged_for_every_step():
 
 def test_the_client_that_is_charged_most_is_reported():
     sizes = np.array([20, 50, 400])
-    t = settle(Plan(clients=3, method="dp-fedavg", observer="server", batch_size=10, rounds=3, multiplier=1.0), Public(3, sizes))
+    t = settle(
+        Plan(clients=3, method="dp-fedavg", observer="server", batch_size=10, rounds=3, multiplier=1.0),
+        Public(3, sizes),
+    )
     each = []
     for n in sizes:
         step = events.poisson(10 / n, events.gaussian(1.0))
-        each.append(accounting.epsilon(events.repeated(step, 3 * int(np.ceil(n / 10))), 1e-5, Relation.ADD_REMOVE).epsilon)
+        each.append(
+            accounting.epsilon(events.repeated(step, 3 * int(np.ceil(n / 10))), 1e-5, Relation.ADD_REMOVE).epsilon
+        )
     assert t.spent.epsilon >= max(each) * 0.999
 
 

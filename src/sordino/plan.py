@@ -110,19 +110,25 @@ class Plan:
         """Refuse combinations that no proof covers, rather than warn about them."""
         known = self.known
         if self.unit not in known.units:
-            raise BadInput(f"method {self.method} does not run in the {self.unit} unit; use {' or '.join(known.units)}.")
+            raise BadInput(
+                f"method {self.method} does not run in the {self.unit} unit; use {' or '.join(known.units)}."
+            )
         if self.observer not in known.observers:
             fit = " or ".join(known.observers)
             raise BadInput(f"method {self.method} does not run towards observer {self.observer}; use {fit}.")
         if self.size > self.clients:
-            raise BadInput(f"cohort {self.size} is larger than the {self.clients} clients; ask for at most {self.clients}.")
+            raise BadInput(
+                f"cohort {self.size} is larger than the {self.clients} clients; ask for at most {self.clients}."
+            )
         if self.pooled and self.size != self.clients:
             raise BadInput(
                 f"with the example unit pooled every client takes part in every round, so cohort {self.size} of "
                 f"{self.clients} does not fit; leave cohort out, or use observer server."
             )
         if self.unit == Unit.EXAMPLE and self.sampling == Sampling.FIXED:
-            raise BadInput("sampling fixed is not offered for the example unit; use poisson (or none, for full batches).")
+            raise BadInput(
+                "sampling fixed is not offered for the example unit; use poisson (or none, for full batches)."
+            )
         if self.sampling == Sampling.NONE and self.size != self.clients:
             raise BadInput(
                 f"sampling none means that all {self.clients} clients take part, so cohort {self.size} does not fit; "
@@ -139,22 +145,33 @@ class Plan:
                 f"survivors {self.survivors} is for observer secagg-server and at most the {self.size} clients of a cohort; "
                 "leave it out, or lower it."
             )
-        if self.relation == Relation.ADD_REMOVE and self.unit == Unit.CLIENT and self.observer != Observer.PUBLIC and self.private:
+        if (
+            self.relation == Relation.ADD_REMOVE
+            and self.unit == Unit.CLIENT
+            and self.observer != Observer.PUBLIC
+            and self.private
+        ):
             raise BadInput(
                 f"observer {self.observer} sees who takes part, so a client that is not there is noticed: relation add-remove "
                 "does not hold; leave relation out (zero-out), or use replace-one."
             )
         if self.relation == Relation.ADD_REMOVE and self.sampling == Sampling.FIXED:
-            raise BadInput("fixed-size sampling is proven for relation replace-one only; leave relation out, or use poisson.")
+            raise BadInput(
+                "fixed-size sampling is proven for relation replace-one only; leave relation out, or use poisson."
+            )
         known.check(self)
         if self.known.private and self.multiplier is None and self.epsilon is None:
             raise BadInput("give epsilon (a budget) or multiplier (the noise); neither was given.")
         if self.weights == "size" and self.unit == Unit.EXAMPLE:
             raise BadInput("weights size is for the client unit; in the example unit every record already counts once.")
         if self.optimizer != "sgd" and self.pooled:
-            raise BadInput(f"pooled clients take no local steps, so optimizer {self.optimizer} has no use: set server_optimizer.")
+            raise BadInput(
+                f"pooled clients take no local steps, so optimizer {self.optimizer} has no use: set server_optimizer."
+            )
         if self.canaries and not self.private:
-            raise BadInput(f"method {self.method} has no bound for canaries to reach; use a private method, or canaries 0.")
+            raise BadInput(
+                f"method {self.method} has no bound for canaries to reach; use a private method, or canaries 0."
+            )
         if self.canary in CANARIES[2:] and self.canaries and not self.pooled:
             raise BadInput(f"canaries of kind {self.canary} are records, for the example unit pooled; use turning.")
 

@@ -99,7 +99,11 @@ class Terms:
     def _weight(self, clients: np.ndarray) -> float:
         if self.plan.weights == "uniform":
             return float(len(clients))
-        sizes = np.full(len(clients), self.public.sizes) if isinstance(self.public.sizes, int) else self.public.sizes[clients]
+        sizes = (
+            np.full(len(clients), self.public.sizes)
+            if isinstance(self.public.sizes, int)
+            else self.public.sizes[clients]
+        )
         cap = self.plan.weight_cap
         return float(sizes.sum() if cap is None else np.minimum(sizes / cap, 1.0).sum())
 
@@ -216,7 +220,9 @@ class Terms:
             return self._worst_at[z]
         sizes = self.public.distinct()
         runs = {n: events.repeated(self._local(z, n), self.exposures) for n in sizes}
-        bounds = {n: rdp.epsilon_of(rdp.curve(run, self.relation, _FEW), self.plan.delta, _FEW) for n, run in runs.items()}
+        bounds = {
+            n: rdp.epsilon_of(rdp.curve(run, self.relation, _FEW), self.plan.delta, _FEW) for n, run in runs.items()
+        }
         worst, largest = sizes[0], -1.0
         for n in sorted(sizes, key=lambda n: -bounds[n]):
             if bounds[n] <= largest:

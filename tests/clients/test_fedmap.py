@@ -34,12 +34,22 @@ WILD = st.one_of(
 def population(size: int = 60) -> Federation:
     rng = np.random.Generator(np.random.PCG64(0))
     x = rng.normal(size=(size, 4)).astype(np.float32)
-    return Federation.from_arrays([(x, (x[:, 0] > 0).astype(np.int64))] * 2, test=(x, x[:, 0] > 0), classes=2, name="two")
+    return Federation.from_arrays(
+        [(x, (x[:, 0] > 0).astype(np.int64))] * 2, test=(x, x[:, 0] > 0), classes=2, name="two"
+    )
 
 
 def work(kind=ControlledSteps, federation=None, **changes):
     federation = federation or population()
-    base = {"clients": 2, "method": "fedmap", "observer": "server", "epsilon": 2.0, "rounds": 4, "batch_size": 20, "lr": 0.5}
+    base = {
+        "clients": 2,
+        "method": "fedmap",
+        "observer": "server",
+        "epsilon": 2.0,
+        "rounds": 4,
+        "batch_size": 20,
+        "lr": 0.5,
+    }
     plan = Plan(**(base | changes))
     model = torch.nn.Linear(4, 2)
     with torch.no_grad():
@@ -172,6 +182,7 @@ def test_the_noise_is_z_times_c(monkeypatch):
 
 def test_only_released_values_steer(monkeypatch):
     """Two data sets, but the same releases: the controller does the very same."""
+
     def run(flip):
         federation = population()
         steps = work(federation=federation)
@@ -189,6 +200,7 @@ def test_only_released_values_steer(monkeypatch):
 
 def test_the_feedback_has_a_gradient():
     """Larger beta, more of the budget spent: the tuned network asks for more noise. As printed it would change nothing."""
+
     def asked(beta, spent):
         steps = work(options={"beta": beta, "lam": 0.0, "utility": 0.0, "tune": 0.05})
         own = replace(Own.blank(), turns=2, spent=spent)
@@ -249,6 +261,7 @@ def test_published_noise_is_sigma_on_the_mean(monkeypatch):
 
 def test_published_regulariser_draws_the_proxy_to_the_target():
     """Equation 12 pulls C/sigma sqrt(2 ln(1.25/delta)) towards epsilon; beta, as printed, does nothing at all."""
+
     def after(beta):
         steps = work(PrintedSteps, variant="published", options={"beta": beta, "tune": 0.05})
         own, ratios = Own.blank("published"), []

@@ -205,7 +205,9 @@ def test_purses_are_at_most_twice_the_even_share(linear, tmp_path, monkeypatch):
 def test_accounts_round_trip_as_arrays():
     rng = np.random.Generator(np.random.PCG64(0))
     accounts = {
-        3: Own(rng.normal(size=642).astype(np.float32), rng.normal(size=(5, 7)).astype(np.float32), 1.5, 0.1, 0.2, 0.05, 4),
+        3: Own(
+            rng.normal(size=642).astype(np.float32), rng.normal(size=(5, 7)).astype(np.float32), 1.5, 0.1, 0.2, 0.05, 4
+        ),
         1: Own.blank(),
         7: Own(np.zeros(0, np.float32), rng.normal(size=(2, 7)).astype(np.float32), 0.5, 0.0, 0.3, 0.3, 1),
     }
@@ -277,7 +279,19 @@ def test_the_published_variant_resumes(linear, tmp_path):
 def test_the_command_line_runs_both(tmp_path, capsys):
     from sordino.cli.main import main
 
-    common = ["--data", "digits", "--method", "fedmap", "--rounds", "2", "--batch-size", "64", "--json", "--engine", "in-process"]
+    common = [
+        "--data",
+        "digits",
+        "--method",
+        "fedmap",
+        "--rounds",
+        "2",
+        "--batch-size",
+        "64",
+        "--json",
+        "--engine",
+        "in-process",
+    ]
     for variant, epsilon in (("certified", 4.0), ("published", "inf")):
         assert main(["train", *common, "--variant", variant, "--out", str(tmp_path / variant)]) == 0
         told = json.loads(capsys.readouterr().out)

@@ -7,7 +7,14 @@ from sordino.plan import Plan
 
 
 def plan(**settings):
-    base = {"clients": 1000, "cohort": 50, "unit": "client", "observer": "public", "multiplier": 1.0, "method": "dp-fedavg"}
+    base = {
+        "clients": 1000,
+        "cohort": 50,
+        "unit": "client",
+        "observer": "public",
+        "multiplier": 1.0,
+        "method": "dp-fedavg",
+    }
     return Plan(**(base | settings))
 
 

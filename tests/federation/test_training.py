@@ -38,7 +38,13 @@ EVERY_WAY = {
     "client, local noise": {"observer": "server", "sampling": "fixed"},
     "client, two phases": {"method": "adact"},
     "example, pooled central": {"unit": "example", "cohort": None, "method": "dp-fedavg", "batch_size": 40},
-    "example, pooled shares": {"unit": "example", "cohort": None, "observer": "secagg-server", "method": "adact", "batch_size": 40},
+    "example, pooled shares": {
+        "unit": "example",
+        "cohort": None,
+        "observer": "secagg-server",
+        "method": "adact",
+        "batch_size": 40,
+    },
     "example, local": {"unit": "example", "cohort": None, "observer": "server", "batch_size": 10},
     "no privacy": {"method": "fedavg", "multiplier": None},
 }
@@ -65,7 +71,15 @@ def test_every_way_learns_with_little_noise(way, federation, linear, tmp_path):
 
 def test_the_run_folder_holds_what_it_should(federation, linear, tmp_path):
     result = train(linear(), federation, plan(), out=tmp_path / "run", speed=HERE)
-    for name in ("plan.toml", "ledger.jsonl", "metrics.jsonl", "model.safetensors", "statement.json", "statement.txt", "report.html"):
+    for name in (
+        "plan.toml",
+        "ledger.jsonl",
+        "metrics.jsonl",
+        "model.safetensors",
+        "statement.json",
+        "statement.txt",
+        "report.html",
+    ):
         assert (tmp_path / "run" / name).stat().st_size > 0, name
     said = json.loads((tmp_path / "run" / "statement.json").read_text())
     assert said["epsilon"] == pytest.approx(result.epsilon) and said["simulated"] is True
@@ -172,7 +186,9 @@ def killed_again_and_again(out, kind, seed):
     deaths = 0
     for _ in range(40):
         command = [sys.executable, "-c", SCRIPT, str(out), str(int(rng.integers(1, 3))), here, kind]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
         limit = time.monotonic() + 120
         target = None if deaths >= 4 else int(rng.integers(1, 38))
         while process.poll() is None and time.monotonic() < limit:
@@ -194,10 +210,15 @@ def test_kill_9_at_any_moment_changes_no_bit(tmp_path):
     deaths = killed_again_and_again(tmp_path / "killed", "seeded", 1)
     assert deaths >= 2
     here = os.path.dirname(os.path.dirname(__file__))
-    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "whole"), "2", here, "seeded"], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "whole"), "2", here, "seeded"], check=True, capture_output=True
+    )
     killed, whole = (load_file(tmp_path / n / "model.safetensors") for n in ("killed", "whole"))
     assert all(np.array_equal(killed[k], whole[k]) for k in whole)
-    rows = [[{k: v for k, v in json.loads(r).items() if k != "seconds"} for r in (tmp_path / n / "metrics.jsonl").open()] for n in ("killed", "whole")]
+    rows = [
+        [{k: v for k, v in json.loads(r).items() if k != "seconds"} for r in (tmp_path / n / "metrics.jsonl").open()]
+        for n in ("killed", "whole")
+    ]
     assert rows[0] == rows[1]
 
 

@@ -38,7 +38,9 @@ Start with `sordino train`: it trains on the embedded digits and ends with the p
 
 def parser(command: str | None) -> argparse.ArgumentParser:
     """The whole parser, with options only of the command that was named: the others need not be imported."""
-    top = argparse.ArgumentParser(prog="sordino", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top = argparse.ArgumentParser(
+        prog="sordino", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     top.add_argument("--version", action="store_true", help="print the version and stop")
     top.add_argument("--debug", action="store_true", help="show tracebacks")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")

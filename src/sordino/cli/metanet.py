@@ -26,7 +26,9 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("action", choices=["pretrain"], help="what to do")
     parser.add_argument("--out", required=True, help="safetensors file to write")
-    parser.add_argument("--backbone", help="local BERT checkpoint (safetensors, Hugging Face layout) as the frozen encoder")
+    parser.add_argument(
+        "--backbone", help="local BERT checkpoint (safetensors, Hugging Face layout) as the frozen encoder"
+    )
     parser.add_argument("--seed", type=int, default=None, help="of everything that is drawn (default 42)")
     parser.add_argument("--sequences", type=int, default=None, help="how many synthetic sequences (default 20000)")
     parser.add_argument("--steps", type=int, default=None, help="the most steps for each controller (default 3000)")
@@ -72,4 +74,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell(part: str, step: int, error: float) -> None:
-    print(f"\r{part:<10} step {step:>6}   error {error:.4f}", end="\n" if step % 1000 == 0 else "", file=sys.stderr, flush=True)
+    print(
+        f"\r{part:<10} step {step:>6}   error {error:.4f}",
+        end="\n" if step % 1000 == 0 else "",
+        file=sys.stderr,
+        flush=True,
+    )

@@ -34,8 +34,15 @@ class LSTMLayer(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, h0: Tensor, c0: Tensor, w: Tensor, u: Tensor, bias: Tensor | None, keep: Keep, probe:
-        Tensor
+        ctx: Any,
+        x: Tensor,
+        h0: Tensor,
+        c0: Tensor,
+        w: Tensor,
+        u: Tensor,
+        bias: Tensor | None,
+        keep: Keep,
+        probe: Tensor,
     ) -> tuple[Tensor, Tensor]:
         steps, n, _ = x.shape
         size = u.shape[1]

@@ -21,7 +21,9 @@ from sordino.privacy.release import Private, Released
 class Gathered:
     """A round's harvest: the sum of contributions, stamped with their bound, and the answers in item order."""
 
-    total: Private[Sum] | Released[Sum]  # released only where clients send nothing but what their own mechanisms let out
+    total: (
+        Private[Sum] | Released[Sum]
+    )  # released only where clients send nothing but what their own mechanisms let out
     answers: Private[tuple[Any, ...]] | Released[tuple[Any, ...]]
     shares: int  # how many shares of noise went in
 

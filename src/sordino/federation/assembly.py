@@ -62,5 +62,3 @@ def population(plan: Plan) -> Federation:
     if Path(plan.data).is_dir():
         return Federation.from_folder(plan.data)
     return Federation.from_dataset(plan.data, plan.partition, plan.clients, plan.alpha, plan.seed)
-
-

@@ -1,13 +1,13 @@
 """The run folder: what a run leaves behind, and where a resumed run finds it.
 
-    plan.toml            the plan, to repeat it
-    ledger.jsonl         what was granted
-    metrics.jsonl        a line per round, released values only
-    model.safetensors    the final model
-    statement.json/.txt  what is proven
-    report.html          the same for people
-    checkpoint/          to go on from
-    models/              the released models of some rounds, if they were to be kept
+plan.toml            the plan, to repeat it
+ledger.jsonl         what was granted
+metrics.jsonl        a line per round, released values only
+model.safetensors    the final model
+statement.json/.txt  what is proven
+report.html          the same for people
+checkpoint/          to go on from
+models/              the released models of some rounds, if they were to be kept
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class RunFolder:
     def create(cls, path: str | Path | None, plan: Plan) -> RunFolder:
         made = cls(path) if path is not None else cls(_next_free(Path("runs"), f"{plan.data}-{plan.method}"))
         if made.ledger.exists():
-            raise BadInput(f"{made.path} holds a run already; use --resume to go on with it, or --out for another folder.")
+            raise BadInput(
+                f"{made.path} holds a run already; use --resume to go on with it, or --out for another folder."
+            )
         with told_when_full(made.path):
             made.checkpoint.mkdir(parents=True, exist_ok=True)
             made.write("plan.toml", plan.to_toml())

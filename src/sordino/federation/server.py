@@ -24,7 +24,11 @@ class ServerOptimizer:
         if self.kind == "momentum":
             return {"velocity": np.zeros(size, np.float32)}
         if self.kind == "adam":
-            return {"first": np.zeros(size, np.float32), "second": np.zeros(size, np.float32), "steps": np.zeros(1, np.int64)}
+            return {
+                "first": np.zeros(size, np.float32),
+                "second": np.zeros(size, np.float32),
+                "steps": np.zeros(1, np.int64),
+            }
         return {}
 
     def step(self, theta: np.ndarray, mean: np.ndarray, state: Arrays) -> tuple[np.ndarray, Arrays]:

@@ -65,7 +65,11 @@ def _sampling(terms: Terms) -> tuple[Sampling, float | None]:
     """The sampling that the proof uses, which is none where the observer sees who takes part."""
     plan = terms.plan
     if plan.unit == Unit.EXAMPLE:
-        q = max(terms.record_rate(n) for n in terms.public.distinct()) if plan.local else terms.record_rate(terms.public.examples)
+        q = (
+            max(terms.record_rate(n) for n in terms.public.distinct())
+            if plan.local
+            else terms.record_rate(terms.public.examples)
+        )
         return (Sampling.NONE, None) if q == 1 else (Sampling.POISSON, q)
     if plan.private and plan.observer != Observer.PUBLIC or plan.sampling == Sampling.NONE:
         return Sampling.NONE, None

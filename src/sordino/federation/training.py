@@ -293,7 +293,9 @@ def _check_output(model: nn.Module, federation: Federation) -> None:
             out = model(sample.to(next(model.parameters()).device))
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         first = str(error).strip().splitlines()[0]
-        raise BadInput(f"the model does not take examples of shape {tuple(x.shape[1:])} ({first}); choose one that fits.") from None
+        raise BadInput(
+            f"the model does not take examples of shape {tuple(x.shape[1:])} ({first}); choose one that fits."
+        ) from None
     if out.ndim != 2 or out.shape[1] < federation.classes:
         raise BadInput(
             f"the model gives outputs of shape {tuple(out.shape[1:])} and the data has {federation.classes} classes; "

@@ -134,9 +134,9 @@ def _read(file: Path) -> dict[str, Tensor]:
         raise BadInput(f"the checkpoint {file} cannot be read ({error}); give a safetensors file.") from None
     # Older checkpoints say gamma and beta, and those with a task head put "bert." in front.
     return {
-        name.removeprefix("bert.").replace("LayerNorm.gamma", "LayerNorm.weight").replace(
-            "LayerNorm.beta", "LayerNorm.bias"
-        ): tensor.float()
+        name.removeprefix("bert.")
+        .replace("LayerNorm.gamma", "LayerNorm.weight")
+        .replace("LayerNorm.beta", "LayerNorm.bias"): tensor.float()
         for name, tensor in raw.items()
     }
 

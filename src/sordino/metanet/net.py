@@ -117,7 +117,9 @@ def save(nets: Mapping[str, MetaNet], path: str | Path, facts: Mapping[str, Any]
         for name in ("projection", "head"):
             tensors |= {f"{kind}.{name}.{key}": t for key, t in getattr(net, name).state_dict().items()}
     told = {"form": FORM, "size": vars(first.encoder.size), **facts}
-    blob = to_bytes({k: t.contiguous() for k, t in sorted(tensors.items())}, {"facts": json.dumps(told, sort_keys=True)})
+    blob = to_bytes(
+        {k: t.contiguous() for k, t in sorted(tensors.items())}, {"facts": json.dumps(told, sort_keys=True)}
+    )
     Path(path).write_bytes(blob)
 
 

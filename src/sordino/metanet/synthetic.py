@@ -34,6 +34,7 @@ from sordino.privacy.randomness import stream
 
 GROWTH = 0.3  # k: how much more the last step may cost than the middle one
 
+
 @dataclass(frozen=True)
 class Set:
     """Sequences [n, LENGTH, features], the latest step first; which steps are there; labels [n, 2] as raw outputs."""

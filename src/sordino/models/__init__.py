@@ -57,7 +57,9 @@ MODELS: dict[str, Entry] = {
     "linear": Entry(_linear, (1, 2, 3, 4), "linear softmax, starts at zero"),
     "lenet": Entry(_conv("LeNet"), (3,), "LeNet-5 with ReLU and max pooling (LeCun et al. 1998; FedMAP)"),
     "cnn-mnist": Entry(_conv("TwoConvTwoFC"), (3,), "2 conv 5x5 + 2 FC (DP-FedACN's MNIST network)"),
-    "cnn-tanh": Entry(_conv("Tempered"), (3,), "2 strided conv + 2 FC with tanh, for the example unit (Papernot et al. 2021)"),
+    "cnn-tanh": Entry(
+        _conv("Tempered"), (3,), "2 strided conv + 2 FC with tanh, for the example unit (Papernot et al. 2021)"
+    ),
     "cnn-cifar": Entry(_conv("ThreeConvThreeFC"), (3,), "3 conv 3x3 + 3 FC (Fed-DPA, AdaCT-DPFL)"),
     "cnn-cifar-acn": Entry(_conv("TwoConvThreeFC"), (3,), "2 conv 5x5 + 3 FC (DP-FedACN's CIFAR network)"),
     "cnn-rail": Entry(_conv("Signal"), (2,), "1-D, 2 conv + 2 FC (AdaCT-DPFL's rail network)"),

@@ -37,7 +37,9 @@ class Bound(ABC):
 
     kind: ClassVar[str]
     norm_kind: ClassVar[str] = "l2"
-    honest: ClassVar[bool] = True  # False: its noise does not match its clipping, as some papers print it; never private
+    honest: ClassVar[bool] = (
+        True  # False: its noise does not match its clipping, as some papers print it; never private
+    )
 
     @property
     @abstractmethod

@@ -38,9 +38,7 @@ class Table:
     True
     """
 
-    def __init__(
-        self, rates: ArrayLike, orders: Sequence[int] = ORDERS, bins: int = 100, least: float = 0.3
-    ) -> None:
+    def __init__(self, rates: ArrayLike, orders: Sequence[int] = ORDERS, bins: int = 100, least: float = 0.3) -> None:
         whole(bins=bins)
         positive(least=least)
         given = np.atleast_1d(np.asarray(rates, float))
