@@ -32,6 +32,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--seed", type=int, default=None, help="of everything that is drawn (default 42)")
     parser.add_argument("--sequences", type=int, default=None, help="how many synthetic sequences (default 20000)")
     parser.add_argument("--steps", type=int, default=None, help="the most steps for each controller (default 3000)")
+    parser.add_argument("--encoder-steps", type=int, default=None, help="steps for the encoder (default 1000)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(func=run)
 
@@ -42,7 +43,12 @@ def run(args: argparse.Namespace) -> int:
     from sordino.metanet.net import save
     from sordino.metanet.pretrain import Settings, pretrain
 
-    given = {"seed": args.seed, "sequences": args.sequences, "most_steps": args.steps}
+    given = {
+        "seed": args.seed,
+        "sequences": args.sequences,
+        "most_steps": args.steps,
+        "first_steps": args.encoder_steps,
+    }
     settings = Settings(**{name: value for name, value in given.items() if value is not None})
     out = Path(args.out)
     if not out.parent.is_dir():
