@@ -33,8 +33,9 @@ class MetaNet(nn.Module):
         if encoder.size.length < LENGTH:
             raise BadInput(f"the encoder takes {encoder.size.length} steps; MetaNet looks back on {LENGTH}.")
         self.kind, self.encoder = kind, encoder
-        self.projection = nn.Linear(len(NAMES[kind]), encoder.size.hidden)
-        self.head = nn.Linear(encoder.size.hidden, 2)
+        with torch.random.fork_rng(devices=[]):
+            self.projection = nn.Linear(len(NAMES[kind]), encoder.size.hidden)
+            self.head = nn.Linear(encoder.size.hidden, 2)
         self.encoder.requires_grad_(False)
 
     def forward(self, steps: Tensor, valid: Tensor) -> Tensor:

@@ -83,7 +83,8 @@ def _fill_in(encoder: bert.Encoder, settings: Settings, tell: Tell) -> None:
     data = synthetic.sequences(CERTIFIED, settings.sequences, settings.seed + 1)
     features, hidden = len(NAMES[CERTIFIED]), encoder.size.hidden
     generator = _generator(settings, "fill-in")
-    projection, back = nn.Linear(features, hidden), nn.Linear(hidden, features)
+    with torch.random.fork_rng(devices=[]):
+        projection, back = nn.Linear(features, hidden), nn.Linear(hidden, features)
     with torch.no_grad():
         for layer in (projection, back):
             layer.weight.normal_(0.0, layer.in_features**-0.5, generator=generator)
