@@ -96,3 +96,37 @@ def test_a_relation_that_the_observer_sees_through_is_refused():
     for observer in ("secagg-server", "server"):
         with pytest.raises(BadInput, match="sees who takes part"):
             Case({"observer": observer, "sampling": "none", "relation": "add-remove"}).plan()
+
+
+@pytest.mark.parametrize("method", ["adaclip", "dp-fedavg", "automatic"])
+@pytest.mark.parametrize("observer", ["public", "server"])
+def test_in_the_example_unit_the_mean_of_constant_gradients_is_released_as_it_is(method, observer):
+    """Hardly any noise, records that never change, gradients within the bound: every round releases the same mean."""
+    settings = {
+        "method": method,
+        "unit": "example",
+        "observer": observer,
+        "epsilon": None,
+        "multiplier": 1e-5,
+        "rounds": 20,
+    }
+    settings |= {"clients": 1} if observer == "server" else {}
+    settings |= {"options": {"beta1": 0.5}} if method == "adaclip" else {}
+    stage, means = Case(settings, Script(length=0.3, quiet=True)).stage(), []
+    inner = stage.rule.rule.observe
+
+    class Spy:
+        def __getattr__(self, name):
+            return getattr(rule, name)
+
+        def observe(self, state, seen):
+            means.append(np.linalg.norm(seen.mean))
+            return inner(state, seen)
+
+    rule = stage.rule.rule
+    stage.rule.rule = Spy()
+    stage.play(True, 1)
+    wanted = (
+        0.3 / 0.31 if method == "automatic" else 0.3
+    ) / stage.terms.units  # automatic: scaled to C |v| / (|v| + gamma)
+    assert means == pytest.approx([wanted] * len(means), rel=0.02)

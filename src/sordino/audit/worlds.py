@@ -130,7 +130,9 @@ class Stage:
 
     def shift(self, round: int, bound: Bound) -> np.ndarray:
         """What the target adds to the sum. The observer knows the target, as the definition of privacy has it."""
-        return bound.clip(self.vector(round, bound))
+        return bound.clip(
+            self.vector(round, bound) * (-1 if self.plan.pooled else 1)
+        )  # gradients leave as the way down
 
     @property
     def scale(self) -> float:
@@ -141,7 +143,7 @@ class Stage:
         """A released mean as a noisy sum, in the space where contributions were clipped."""
         if isinstance(bound, Coordinates):
             mean = (mean - bound.mean) / bound.scale
-        return mean * self.scale * (-1 if self.plan.pooled else 1)  # pooled gradients are released as the way down
+        return mean * self.scale
 
     def told(self, query: Query, round: int, bound: Bound) -> np.ndarray:
         """What the target adds to an answer."""

@@ -17,7 +17,7 @@ from sordino.clients.request import Request
 from sordino.clients.site import Site
 from sordino.errors import BadInput
 from sordino.privacy.answers import query_share
-from sordino.privacy.bounds import Bound
+from sordino.privacy.bounds import Bound, Coordinates
 from sordino.privacy.mechanisms import noise_share
 from sordino.privacy.randomness import source, stream
 
@@ -91,7 +91,9 @@ class PooledGradients:
         return None if query is None else query.encode(norms, bound.size)
 
     def _clipped(self, bound: Bound, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        total, norms = self.per_example.clipped_sum(*self.site.rows(rows), bound)
+        # What is sent is the way down, -g. Clipping is odd, but for a centre: that of g is minus that of -g.
+        turned = Coordinates(-bound.mean, bound.scale) if isinstance(bound, Coordinates) else bound
+        total, norms = self.per_example.clipped_sum(*self.site.rows(rows), turned)
         return total, joint(norms)
 
     def _query_noise(self, request: Request, k: int) -> np.ndarray:
