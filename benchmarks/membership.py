@@ -79,7 +79,15 @@ FULL = Study(
     members=1000,
     test=4000,
     open={**BARE, "rounds": 20, "local_epochs": 5, "batch_size": 25, "lr": 0.002, "optimizer": "adam"},
-    certified={"method": "adact", "epsilon": 4.0, "rounds": 60, "batch_size": 200, "lr": 0.5},
+    certified={
+        "method": "dp-fedavg",
+        "epsilon": 4.0,
+        "rounds": 40,
+        "batch_size": 500,
+        "lr": 0.5,
+        "bound": 0.3,
+        "server_optimizer": "momentum",
+    },  # fmt: skip
 )
 SMALL = Study(
     "digits",
@@ -87,7 +95,7 @@ SMALL = Study(
     members=100,
     test=360,
     open={**BARE, "rounds": 15, "local_epochs": 6, "batch_size": 10, "lr": 0.01, "optimizer": "adam"},
-    certified={"method": "adact", "epsilon": 4.0, "rounds": 30, "batch_size": 40, "lr": 0.5},
+    certified={"method": "dp-fedavg", "epsilon": 4.0, "rounds": 30, "batch_size": 40, "lr": 0.5},
     references=4,
     wrong=0.4,
 )
