@@ -10,7 +10,7 @@ from sordino.privacy.words import Observer, Unit
 
 
 def test_a_plan_survives_toml(tmp_path):
-    plan = Plan(epsilon=2.0, method="quantile", options={"gamma": 0.4}, unit="client", observer="public", cohort=4)
+    plan = Plan(epsilon=2.0, method="quantile", options={"target": 0.4}, unit="client", observer="public", cohort=4)
     path = tmp_path / "plan.toml"
     path.write_text(plan.to_toml())
     assert Plan.load(path) == plan

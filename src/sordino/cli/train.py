@@ -53,6 +53,7 @@ FIELDS: tuple[tuple[str, Any, Any, str], ...] = (
     ("server_lr", float, None, "of the server"),
     ("server_momentum", float, None, "of the server"),
     ("canaries", int, None, "canaries to put in, for `sordino audit`"),
+    ("canary", str, None, "kind of canary: turning, steady, mislabelled or random"),
     ("seed", int, None, "of everything that is drawn"),
 )
 

@@ -72,4 +72,5 @@ class Site:
 
     def seed_layers(self, round: int, item: int) -> None:
         """Give layers that draw at random (dropout) a stream of their own: torch only lets them use the global generator."""
-        torch.manual_seed(int(stream(self.plan.seed, round, item, "layers").integers(2**62)))
+        # The generator itself: torch.manual_seed also visits every accelerator, which takes milliseconds.
+        torch.default_generator.manual_seed(int(stream(self.plan.seed, round, item, "layers").integers(2**62)))

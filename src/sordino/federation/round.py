@@ -114,6 +114,11 @@ class Round:
         """What went through the doors must be what was granted: the round's Gaussians are one of the round's multiplier."""
         if not self.terms.proven or self.plan.local:
             return
+        why = [reason for event in self._released for reason in events.reasons(event)]
+        if why:
+            raise NotPrivate(
+                f"round {t} was granted as private but {why[0]}: a mechanism and the plan disagree; report this."
+            )
         said = events.joint(*(event.noise_multiplier for event in self._released)).noise_multiplier
         if said < self.terms.multiplier_of(t) * (1 - 1e-9):
             raise NotPrivate(
