@@ -263,7 +263,9 @@ def _kinds(family: type[Bound]) -> dict[str, type[Bound]]:
     """Every kind of bound there is, those of single rules included."""
     found: dict[str, type[Bound]] = {}
     for made in family.__subclasses__():
-        found |= {made.kind: made, **_kinds(made)}
+        if "kind" in vars(made):  # a subclass that gives itself no name stands for nothing that is sent or stored
+            found[made.kind] = made
+        found |= _kinds(made)
     return found
 
 
