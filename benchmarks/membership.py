@@ -87,11 +87,11 @@ FULL = Study(
         "lr": 0.5,
         "bound": 0.3,
         "server_optimizer": "momentum",
-    },  # fmt: skip
+    },
 )
 SMALL = Study(
     "digits",
-    "cnn-digits",
+    "dense",
     members=100,
     test=360,
     open={**BARE, "rounds": 15, "local_epochs": 6, "batch_size": 10, "lr": 0.01, "optimizer": "adam"},
@@ -103,7 +103,7 @@ SMALL = Study(
 
 def network(study: Study, federation: Federation) -> Any:
     """A maker of fresh models. The digits are too small for the papers' networks, so they get two dense layers."""
-    if study.model != "cnn-digits":
+    if study.model != "dense":
         return lambda seed: build(study.model, federation.input_shape, federation.classes, seed)
     import torch
 
