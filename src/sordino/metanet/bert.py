@@ -71,7 +71,9 @@ class Encoder(nn.Module):
         self.cls = nn.Parameter(torch.zeros(size.hidden))
         self.positions = nn.Parameter(torch.zeros(size.length + 1, size.hidden))
         self.norm = nn.LayerNorm(size.hidden, eps=_EPS)
-        with torch.random.fork_rng(devices=[]):  # layers draw weights that are replaced anyway; leave the generator alone
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # layers draw weights that are replaced anyway; leave the generator alone
             self.layers = nn.ModuleList(Layer(size) for _ in range(size.layers))
             self.pooler = nn.Linear(size.hidden, size.hidden)
 
