@@ -126,6 +126,15 @@ def text(table: dict[str, Any]) -> str:
             f"{row['attack']:<24} {row['auc']:>6.3f} {f'{low:.3f} to {high:.3f}':>15} {row['auc_ceiling']:>8.4g} "
             f"{row['tpr_at_1pct']:>7.1%} {row['tpr_at_0.1pct']:>7.1%} {row['asr']:>6.1%} {control:>8}"
         )
-    notes = dict.fromkeys(note for row in table["results"] for note in row["notes"])
-    lines += ["", table["verdict"], *(f"  {note}" for note in notes)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", table["verdict"], *_notes(table["results"])])
+
+
+def _notes(rows: list[dict[str, Any]]) -> list[str]:
+    """Each note once, with the attacks that it is about, unless it is about all."""
+    about: dict[str, list[str]] = {}
+    for row in rows:
+        for note in row["notes"]:
+            about.setdefault(note, []).append(row["attack"])
+    return [
+        f"  {note}" if len(names) == len(rows) > 1 else f"  {', '.join(names)}: {note}" for note, names in about.items()
+    ]
