@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attacks.by_heart import SPEED, make, plan, population, private_plan
-from sordino import BadInput, train
+from sordino import BadInput, Plan, train
 from sordino.attacks.protocol import Protocol, deal
 from sordino.attacks.replay import Tamper, replay, server_sees_messages
 from sordino.attacks.target import Target
@@ -161,3 +161,34 @@ def test_norms_of_gradients_are_norms_of_gradients():
     functional.cross_entropy(model(torch.from_numpy(one.inputs)), torch.from_numpy(one.labels)).backward()
     whole = np.concatenate([p.grad.numpy().ravel() for p in model.parameters()])
     assert np.allclose(one.lens.gradient(one.theta, one.inputs, one.labels), whole, atol=1e-6)
+
+
+def test_a_rule_that_reads_the_calibrated_noise_is_replayed_alike(tmp_path):
+    p = plan(**SHORT, method="quantile", variant="certified", epsilon=20.0)
+    result = train(make(0), population(), p, out=tmp_path / "run", speed=SPEED)
+    final = replay(make, population(), p, set(), lambda *_: None, workers=1)
+    assert np.array_equal(final, Flat(result.model).vector().numpy())
+
+
+def test_closed_loops_are_watched_from_outside_only(tmp_path):
+    p = Plan(
+        data="by-heart",
+        clients=4,
+        method="fedmap",
+        epsilon=20.0,
+        rounds=3,
+        batch_size=10,
+        model="own",
+        observer="server",
+    )
+    result = train(make(0), population(), p, out=tmp_path / "run", speed=SPEED)
+    one = target(p, Flat(result.model).vector().numpy())
+    assert [s.round for s in one.watch(3, deep=False)] == [1, 2, 3]
+    with pytest.raises(BadInput, match="method fedmap; attack what it released"):
+        one.watch(3, deep=False, server=True)
+
+
+def test_canaries_are_left_out_where_the_attacker_trains(tmp_path):
+    p = plan(**SHORT, method="dp-fedavg", variant="certified", multiplier=1.0, canaries=10)
+    bare = replay(make, population(), p, set(), lambda *_: None, workers=1)
+    assert np.array_equal(bare, replay(make, population(), p.replace(canaries=0), set(), lambda *_: None, workers=1))

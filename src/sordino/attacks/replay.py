@@ -11,14 +11,17 @@ clipped like everyone else's contribution. The length of a climb is a multiple o
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sordino.attacks.shadows import Make, Say, quiet
 from sordino.clients.request import GIVE, Request
+from sordino.errors import BadInput
 from sordino.federation.population import Federation
 from sordino.plan import Plan
 from sordino.privacy.words import Observer
@@ -56,6 +59,25 @@ def server_sees_messages(plan: Plan) -> bool:
     return plan.observer != Observer.SECAGG_SERVER and not (plan.pooled and plan.private)
 
 
+def honest(
+    make: Make, federation: Federation, plan: Plan, every: int, folder: Path | None, workers: int = 0, say: Say = quiet
+) -> tuple[dict[int, np.ndarray], np.ndarray]:
+    """The run once more without an attacker, by training itself: models of every so many rounds, and the last."""
+    from sordino.clients.flat import Flat
+    from sordino.engines import Speed
+    from sordino.federation import checkpoint
+    from sordino.federation.training import train
+
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    speed = Speed("auto", workers, evaluate_every=plan.rounds, checkpoint_every=plan.rounds, keep_models=every)
+    seen = lambda progress: say("replay", progress.round, progress.rounds)  # noqa: E731
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as scratch:
+        out = Path(scratch) / "run"
+        result = train(make(plan.seed), federation, plan, out=out, speed=speed, on_round=seen)
+        return checkpoint.kept(out / "models"), Flat(result.model).vector().numpy()
+
+
 def replay(
     make: Make,
     federation: Federation,
@@ -67,16 +89,22 @@ def replay(
     workers: int = 0,
     say: Say = quiet,
 ) -> np.ndarray:
-    """Run the plan's rounds again; call `seen` and `sent` in the rounds of `watch`. The final weights."""
+    """Run the plan's rounds again; call `seen` and `sent` in the rounds of `watch`. The final weights.
+
+    Canaries are left out: nobody attacks them here.
+    """
     from sordino.engines import Speed, start_engine
     from sordino.federation.round import Round
     from sordino.methods import Setting
     from sordino.terms import Public, settle
 
+    if plan.known.closed_loop:
+        raise BadInput(f"no attacker can be put into a replay of method {plan.method}; attack what it released.")
+    plan = plan.replace(canaries=0)
     terms = settle(plan, Public.of(federation))
     module = make(plan.seed)
     sizes = tuple(p.numel() for p in module.parameters() if p.requires_grad)
-    rule = plan.known.build(Setting(plan, sizes, terms.units))
+    rule = plan.known.build(Setting(plan, sizes, terms.units, terms.multiplier or None))
     speed = Speed("in-process") if sent is not None else Speed("auto", workers)
     engine, work, theta = start_engine(module, federation, plan, rule, speed, None)
     tapped: Any = engine if sent is None else Tap(engine, work, set(watch), sent)

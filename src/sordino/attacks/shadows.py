@@ -234,7 +234,9 @@ def _train(job: Job, file: Path, make: Make, plan: Plan) -> None:
 
     speed = Speed("in-process", evaluate_every=plan.rounds, checkpoint_every=plan.rounds)
     with tempfile.TemporaryDirectory(dir=file.parent, prefix=".") as scratch:
-        result = train(make(job.seed), job.build(), plan.replace(seed=job.seed), out=Path(scratch) / "run", speed=speed)
+        result = train(
+            make(job.seed), job.build(), plan.replace(seed=job.seed, canaries=0), out=Path(scratch) / "run", speed=speed
+        )
         save_theta(file, Flat(result.model).vector().numpy())
 
 

@@ -181,17 +181,15 @@ class Target:
         refusal = "train again with --keep-models to attack the models of several rounds."
         if self.plan.secure:
             raise BadInput(f"this run kept no models of its rounds, and its secure noise cannot be repeated; {refusal}")
-        models: dict[int, np.ndarray] = {}
-        watch = set(spread(range(1, self.rounds + 1), count))
-        seen = lambda round, theta: models.__setitem__(round, theta.copy())  # noqa: E731
-        final = replays.replay(
-            self.make, self.cast.federation, self.plan, watch, seen, workers=self.workers, say=self.say
+        every = max(1, self.rounds // count)
+        models, final = replays.honest(
+            self.make, self.cast.federation, self.plan, every, self.folder, self.workers, self.say
         )
         if not np.array_equal(final, self.theta):
             raise BadInput(
                 f"a replay of this run ends in another model (code, data or threads have changed); {refusal}"
             )
-        return models
+        return {**models, self.rounds: final}
 
 
 def spread(items: Any, count: int) -> list[Any]:
