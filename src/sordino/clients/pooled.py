@@ -1,6 +1,6 @@
 """Example unit, pooled: one clipped sum of per-example gradients per round, from every client.
 
-Each record takes part by its own coin. The records drawn, in client order, are cut into chunks of a fixed size, whatever
+Each record takes part by its own coin. The records drawn, in client order, are cut into even chunks, whatever
 the number of workers, so that the sum has the same bits everywhere. Under secure aggregation each client also adds its share of
 the noise: those are items of their own (`Share`).
 """
@@ -45,7 +45,7 @@ class PooledGradients:
             raise BadInput("the example unit pooled needs data that is held, not made on demand; use the client unit.")
         self.per_example = PerExample(site.flat, site.losses)
         self.rate = record_rate(self.plan.batch_size, site.federation.examples, self.plan.sampling)
-        self.chunk = int(np.clip(self.plan.batch_size // 4, 32, 256))
+        self.chunk = int(np.clip(self.plan.batch_size // 2, 32, 128))
         self._loaded = -1
 
     def items(self, round: int, cohort: np.ndarray) -> list[Chunk | Share]:
@@ -53,7 +53,8 @@ class PooledGradients:
         assert offsets is not None
         drawn = [int(offsets[k]) + self.draw(round, int(k)) for k in cohort]
         rows = np.concatenate(drawn) if drawn else np.empty(0, np.int64)
-        chunks = [Chunk(rows[i : i + self.chunk]) for i in range(0, len(rows), self.chunk)]
+        pieces = np.array_split(rows, max(1, len(rows) // self.chunk)) if len(rows) else []
+        chunks = [Chunk(piece) for piece in pieces]
         return [*chunks, *(Share(int(k)) for k in cohort)]
 
     def draw(self, round: int, k: int) -> np.ndarray:

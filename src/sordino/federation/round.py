@@ -233,14 +233,19 @@ class Round:
         # A Poisson cohort's size is secret towards the public: the amplification rests on it.
         visible = self.plan.noise != Noise.CENTRAL or not self.plan.private or self.plan.sampling != "poisson"
         size = mean.size
-        norm = float(np.linalg.norm(np.broadcast_to(noise, (size,))))
+        norm = _length(np.broadcast_to(noise, (size,)))
         return Facts(
             cohort=len(cohort) if visible else None,
             bound=None if bound is None else bound.size,
             multiplier=self.terms.multiplier_of(t),
             noise=norm,
-            moved=float(np.linalg.norm(mean)),
+            moved=_length(mean),
         )
+
+
+def _length(vector: np.ndarray) -> float:
+    """Without BLAS, whose threads would go on spinning beside the workers."""
+    return float(np.sqrt(np.square(vector).sum()))
 
 
 def _private(value: Private | Released) -> Private:
