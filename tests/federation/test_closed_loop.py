@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from conftest import toy  # noqa: E402
+from populations import toy  # noqa: E402
 from sordino.clients.fedmap import ControlledSteps, Own  # noqa: E402
 from sordino.engines import Speed  # noqa: E402
 from sordino.federation.closed_loop import pack, unpack  # noqa: E402

@@ -163,7 +163,7 @@ SCRIPT = textwrap.dedent(
     sys.path.insert(0, sys.argv[3])
     import time
     import torch
-    from conftest import toy
+    from populations import toy
     from sordino import Plan, Speed, train
     model = torch.nn.Linear(5, 3)
     with torch.no_grad():
