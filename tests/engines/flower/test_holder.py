@@ -137,6 +137,8 @@ def test_another_try_is_charged_or_refused(hall, tmp_path):
         ({"query": {"kind": "CentredBit", "share": 0.05}, "query_std": None}, "add noise"),
         ({"query": {"kind": "CentredBit", "share": 0.05}, "query_std": 0.5}, "less noise"),
         ({"released": True}, "without a bound"),
+        ({"grid": 2.0**60}, "another grid"),
+        ({"multiplier": float("nan")}, "less noise"),
     ],
 )
 def test_a_request_that_asks_for_more_than_the_plan_is_refused(fields, reason, hall, tmp_path):

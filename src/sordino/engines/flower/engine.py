@@ -21,7 +21,7 @@ from sordino.clients.request import ASK, GIVE, Request
 from sordino.engines import Aborted
 from sordino.engines.base import Gathered, gathered
 from sordino.engines.flower import errands, wire
-from sordino.engines.flower.part import Facts
+from sordino.engines.flower.part import Facts, answer_grid
 from sordino.engines.flower.secure import SecureSums
 from sordino.engines.flower.transport import Post
 from sordino.engines.flower.wire import Garbled, Parcel
@@ -232,9 +232,7 @@ class Remote:
         grid = None
         if width:
             assert request.query is not None
-            units = sum(self.facts.sizes) if self.plan.pooled else self.facts.clients
-            grid = wire.FixedPoint.for_bound(request.query.norm, max(2, units))
-            parcel = parcel.but(answer_grid=grid.scale)
+            grid = answer_grid(request.query, self.plan, self.facts)
         full = cohort == self.facts.clients
         opened = self._sums.run(self, parcel, there, length, self._survivors(cohort), full)
         codes, answers = opened.total[: length - width], []

@@ -33,6 +33,7 @@ from sordino.plan import Plan
 from sordino.privacy import events
 from sordino.privacy.filter import Filter, NoBudget, ScheduleFilter
 from sordino.privacy.ledger import Ledger
+from sordino.privacy.mechanisms import FixedPoint
 from sordino.privacy.spending import Spending
 from sordino.privacy.words import Noise, Observer, Unit
 from sordino.rules.query import is_raw
@@ -126,7 +127,7 @@ class Enrolled:
         self.spent += self._precision(request)
         if self.terms.proven and not self.plan.local and self.plan.noise != Noise.CENTRAL:
             granted = self.terms.multiplier_of(request.round)
-            if self.spent > (1 + _CLOSE) / granted**2:
+            if not self.spent <= (1 + _CLOSE) / granted**2:
                 raise Refused(f"round {request.round} asks for less noise than its multiplier of {granted:.4g}.")
         self.done = (*self.done, request.phase)
         self._remember()
@@ -147,11 +148,15 @@ class Enrolled:
             return
         if plan.local:
             least = self.terms.multiplier_of(t) * (1 - _CLOSE)
-            if not request.released or request.multiplier is None or request.multiplier < least:
+            if not request.released or request.multiplier is None or not request.multiplier >= least:
                 raise Refused(f"round {t} asks for less noise than its multiplier of {least:.4g}.")
             return
         if request.bound is None or request.released:
             raise Refused("contributions are clipped here, and not sent without a bound.")
+        most = sum(self.part.facts.sizes) if plan.pooled else plan.clients
+        if request.grid != FixedPoint.for_bound(request.bound, max(2, most)):
+            # On another one a value could be made not to fit, and the error would tell something about it.
+            raise Refused("the sum is to be taken on another grid than the bound asks for.")
         if is_raw(request.query) and self.terms.proven:
             raise Refused("exact norms are asked for, which the plan does not provide for.")
         if plan.noise == Noise.CENTRAL:

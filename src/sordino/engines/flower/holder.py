@@ -28,12 +28,11 @@ from sordino.data.check import Pair
 from sordino.engines.flower import errands, pki, wire
 from sordino.engines.flower.allowance import Allowance
 from sordino.engines.flower.enrolled import Enrolled, boot, terms_of, write_json, write_private
-from sordino.engines.flower.part import Facts, Part
+from sordino.engines.flower.part import Facts, Part, answer_grid
 from sordino.engines.flower.policy import Policy, Refused
 from sordino.engines.flower.seals import HolderSeal
 from sordino.engines.flower.wire import Garbled, Parcel
 from sordino.plan import Plan
-from sordino.privacy.mechanisms import FixedPoint
 from sordino.privacy.words import Observer
 from sordino.rules.query import is_raw
 from sordino.secagg.member import Member
@@ -252,15 +251,18 @@ class Holder:
             return Parcel("given", {"report": said}, {"codes": codes, **arrays})
         if not secure:
             return _clear(request, codes, answer)
-        return self._masked(asked, member, request, codes, answer)
+        return self._masked(asked, run, member, request, codes, answer)
 
-    def _masked(self, asked: Parcel, member: Member, request: Request, codes: np.ndarray, answer: Any) -> Parcel:
+    def _masked(
+        self, asked: Parcel, run: Enrolled, member: Member, request: Request, codes: np.ndarray, answer: Any
+    ) -> Parcel:
         """Contribution and answer under one mask. Exact norms, which only plans without a proof ask for, go beside it."""
         arrays: dict[str, np.ndarray] = {}
         if answer is not None and is_raw(request.query):
             arrays["answer"] = np.asarray(answer, np.float64)
         elif answer is not None:
-            codes = np.concatenate([codes, FixedPoint(asked.get("answer_grid", float)).round(answer)])
+            assert request.query is not None
+            codes = np.concatenate([codes, answer_grid(request.query, run.plan, run.part.facts).round(answer)])
         masked = member.mask(asked.get("number_of_sum", int), codes)
         self._keep(asked, member)
         return Parcel("masked", {}, {"masked": masked, **arrays})
