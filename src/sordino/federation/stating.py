@@ -89,6 +89,7 @@ def _circumstances(terms: Terms, simulated: bool) -> dict:
         "sampling": _sampling(terms)[0],
         "noise": plan.noise,
         "simulated": simulated,
+        "discrete": not simulated and plan.secure and plan.noise == Noise.SHARES,
         "secure": plan.secure,
         "survivors": terms.survivors,
     }

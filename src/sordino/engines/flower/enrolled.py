@@ -12,6 +12,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from sordino.clients.request import ASK, GIVE, Request
 from sordino.engines import make_work
 from sordino.engines.base import work_on
 from sordino.engines.flower import wire
-from sordino.engines.flower.part import Facts, Part
+from sordino.engines.flower.part import Facts, Part, answer_grid
 from sordino.engines.flower.policy import Refused
+from sordino.engines.flower.shares import with_share
 from sordino.engines.flower.wire import Parcel
 from sordino.federation.sampling import draw
 from sordino.methods import Setting
@@ -94,6 +96,8 @@ class Enrolled:
 
         from sordino.engines.inprocess import one_thread
 
+        exact = self.plan.secure and self.plan.noise == Noise.SHARES and self.plan.private
+        asked, request = request, replace(request, multiplier=None, query_std=None) if exact else request
         codes = np.zeros(self.theta.size if request.phase == GIVE else 0, np.int64)
         items = self.work.items(request.round, np.array([self.me])) if errand is None else [errand]
         with one_thread(), torch.random.fork_rng(devices=[]):
@@ -103,11 +107,22 @@ class Enrolled:
             self._remember()
         if request.released or errand is not None:
             return codes, answers[0]  # the state of the rule, or a report
+        if exact and asked.multiplier is not None:
+            assert asked.bound is not None
+            codes = with_share(codes, asked.grid, asked.bound.std(asked.multiplier), asked.survivors)
         if request.query is None:
             return codes, None
         if is_raw(request.query):
             return codes, np.concatenate(answers)
-        return codes, np.sum(answers, axis=0)
+        return codes, self._answer(asked, np.sum(answers, axis=0), exact)
+
+    def _answer(self, asked: Request, answer: np.ndarray, exact: bool) -> np.ndarray:
+        """The summed answer, with an exact share of its noise where the work added none."""
+        if not exact:
+            return answer
+        assert asked.query is not None and asked.query_std is not None
+        grid = answer_grid(asked.query, self.plan, self.part.facts)
+        return grid.decode(with_share(grid.encode(answer), grid, asked.query_std, asked.survivors))
 
     # ---- leave to work ---------------------------------------------------------------------------
 

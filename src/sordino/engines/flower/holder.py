@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from sordino import errors
 from sordino.clients.request import GIVE, Request
@@ -292,7 +293,9 @@ class Signed:
     def __init__(self, own: pki.Own, names: list[str], certificates: dict[str, str]) -> None:
         self._own, self._public = own, {}
         for k, name in enumerate(names):
-            said, public = pki.check(certificates.get(name, ""), own.authority)
+            if name not in certificates:
+                raise Refused(f"there is no certificate of client {name}, and members must know each other here.")
+            said, public = pki.check(certificates[name], own.authority, ExtendedKeyUsageOID.CLIENT_AUTH)
             if said != name:
                 raise Refused(f"the certificate of client {name} is made out to someone else.")
             self._public[k] = public
