@@ -41,7 +41,7 @@ class WhiteBox:
     rounds: int = 10
     filters: int = 4
     networks: int = 3
-    strength: float = 1.0
+    strength: float = 0.2
 
     @property
     def reach(self) -> frozenset[Reach]:
