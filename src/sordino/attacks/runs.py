@@ -187,16 +187,8 @@ def _rows(run: Opened, folder: Path, chosen: Sequence[Entry], settings: Settings
 
 def _line_key(run: Opened, one: Entry, settings: Settings) -> str:
     """What a line depends on."""
-    facts = [
-        FORMAT,
-        run.key,
-        run.target.plan.digest(),
-        asdict(settings.protocol),
-        one.name,
-        one.home,
-        dict(one.options),
-    ]
-    facts += [settings.changes(one), asdict(run.guarantee)]
+    facts = [FORMAT, run.key, run.target.plan.digest(), asdict(settings.protocol), one.name, asdict(run.guarantee)]
+    facts.append(repr(one.build(**settings.changes(one))))
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
