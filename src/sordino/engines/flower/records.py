@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any
-
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from typing import TYPE_CHECKING, Any
 
 from sordino.engines.flower.wire import TYPES, Garbled, Parcel
+
+if TYPE_CHECKING:
+    from flwr.app import RecordDict
 
 ACTION = "sordino"
 MESSAGE = f"train.{ACTION}"
 
 
 def to_records(parcel: Parcel) -> RecordDict:
+    from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
     said = json.dumps({"kind": parcel.kind, "head": parcel.head})
     records = RecordDict({"parcel": ConfigRecord({"said": said})})
     if parcel.arrays:
