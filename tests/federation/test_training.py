@@ -17,6 +17,7 @@ from safetensors.numpy import load_file
 
 from sordino import BadInput, Federation, Plan, Speed, train
 from sordino.engines.workers import ClientFailed
+from sordino.federation import sampling
 from sordino.privacy.ledger import Ledger
 
 HERE = Speed(engine="in-process")
@@ -222,12 +223,37 @@ def test_kill_9_at_any_moment_changes_no_bit(tmp_path):
     assert rows[0] == rows[1]
 
 
-def test_secure_noise_charges_a_round_again_after_a_crash(tmp_path):
+def test_secure_noise_never_runs_a_granted_round_twice(tmp_path):
+    """The cohort is a function of the round, so new noise on it would be a second release on one draw."""
     deaths = killed_again_and_again(tmp_path / "run", "secure", 2)
     plan_digest = Plan.load(tmp_path / "run" / "plan.toml").digest()
     ledger = Ledger.read(tmp_path / "run" / "ledger.jsonl", plan_digest)
     assert deaths >= 2
-    assert len(ledger.grants) <= 40  # never more than was settled, repeats included
+    assert [g.round for g in ledger.grants] == list(range(1, 41)) and all(g.attempt == 1 for g in ledger.grants)
     said = json.loads((tmp_path / "run" / "statement.json").read_text())
-    again = [g for g in ledger.grants if g.attempt > 1]
-    assert said["repeated"] == len(again) and said["rounds"] == 40 - len(again)
+    rows = [json.loads(line)["round"] for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    assert 1 <= said["lost"] <= deaths and said["rounds"] == 40 - said["lost"]
+    assert ledger.lost == said["lost"] and len(rows) >= 40 - deaths and rows == sorted(set(rows))
+
+
+def test_under_secure_noise_rounds_after_the_last_checkpoint_are_lost(federation, linear, tmp_path, monkeypatch):
+    """No round is ever drawn or released twice, whatever a crash leaves behind; the lost ones are told."""
+    wanted = plan(rounds=9, secure=True)
+    speed = Speed("in-process", checkpoint_every=4, evaluate_every=100)
+    drawn, draw = [], sampling.draw
+
+    def drawing(plan, round):
+        if sys._getframe(1).f_code.co_name == "run":
+            drawn.append(round)
+            if len(drawn) == 7:
+                raise KeyboardInterrupt
+        return draw(plan, round)
+
+    monkeypatch.setattr(sampling, "draw", drawing)
+    with pytest.raises(KeyboardInterrupt):
+        train(linear(), federation, wanted, out=tmp_path / "run", speed=speed)
+    result = train(linear(), federation, wanted, out=tmp_path / "run", speed=speed, resume=True)
+    assert drawn == list(range(1, 10))  # 5 and 6 were finished but not kept, 7 was granted
+    assert result.statement.lost == 3 and result.rounds == 6
+    assert [row["round"] for row in result.metrics] == [1, 2, 3, 4, 8, 9]
+    assert "not run again: 3 rounds" in result.statement.text()

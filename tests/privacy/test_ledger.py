@@ -115,6 +115,23 @@ def test_resume_reuses_a_seeded_grant_and_charges_a_secure_one_again(path):
         assert kinds == ["header", "grant", "grant", "reuse", "grant"]
 
 
+def test_a_round_that_is_given_up_stays_paid_for_and_is_counted_once(path):
+    made = Ledger.create(path, PLAN, ScheduleFilter([(ROUND, 3)], 1.0, 1e-5), ABOUT)
+    made.request(ROUND, 1)
+    with pytest.raises(BadInput, match="Round 2 was never granted"):
+        made.forfeit(2)
+    spent = made.filter.share
+    made.forfeit(1)
+    made.forfeit(1)
+    assert made.lost == 1 and made.filter.share == spent
+    made.close()
+    with Ledger.open(path, PLAN) as made:
+        made.forfeit(1)
+        assert made.lost == 1 and made.filter.share == spent and made.granted(1) is not None
+        assert [json.loads(line)["kind"] for line in path.read_text().splitlines()] == ["header", "grant", "lost"]
+    assert Ledger.read(path).lost == 1
+
+
 def test_a_secure_resumption_is_refused_when_the_budget_is_gone(path):
     made = Ledger.create(path, PLAN, ScheduleFilter([(ROUND, 2)], 1.0, 1e-5), ABOUT)
     made.request(ROUND, 1)

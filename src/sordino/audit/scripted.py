@@ -144,7 +144,7 @@ class NoLedger:
     def __init__(self, spending: Any = None) -> None:
         self.spending = spending
 
-    def resume(self, *_: Any) -> None:
+    def resume(self, *_: Any, **__: Any) -> None:
         return None
 
     def granted(self, round: int) -> None:

@@ -8,16 +8,14 @@
 
 What a client does not spend stays in its purse. Of what single clients have spent only the largest and the mean share are ever told.
 
-After a crash a seeded simulation runs a round again under the grant that stands, to the same bits. Noise from a secure source is
-new: the round is charged once more, clients that cannot pay for that sit out, and what was left over from earlier rounds counts as
-spent, since the first attempt may have spent it.
+After a crash a seeded simulation runs a round again under the grant that stands, to the same bits. With secure noise the round is
+lost: its clients' purses, new and left over, count as spent, since they may have been.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -29,6 +27,7 @@ from sordino.federation.round import Facts, Model, Round
 from sordino.federation.server import Arrays
 from sordino.metanet.features import LENGTH
 from sordino.privacy import events, mechanisms
+from sordino.privacy.ledger import Grant
 from sordino.privacy.release import require_released
 from sordino.terms import Terms
 
@@ -79,7 +78,8 @@ class ClosedLoop(Round):
         """Charge what this round may cost each client, and make the errands. On disk before any data is touched."""
         standing = self.ledger.granted(t)
         if standing is not None:
-            ids, grants = self._stands(t, standing, accounts)
+            ids, grants = _granted(standing)
+            self.ledger.resume(t, secure=False)
         else:
             asked = {int(k): self._asks(int(k), accounts) for k in cohort}
             ids = np.array([k for k, (purse, _) in asked.items() if purse > 0], np.int64)
@@ -93,41 +93,40 @@ class ClosedLoop(Round):
             own = accounts[k]
             own = accounts[k] = replace(own, granted=own.granted + grant)
             left = max(1, int(self.terms.turns[k]) - own.turns + 1)
-            errands.append(Errand(k, own.purse + grant, self._later(k, own) if left > 1 else 0.0, left, own))
+            errands.append(Errand(k, own.purse + grant, self._later(own) if left > 1 else 0.0, left, own))
         return errands
 
-    def _later(self, k: int, own: Own) -> float:
+    def _later(self, own: Own) -> float:
         """What can still be granted to a client."""
-        left = self.terms.budget - own.granted
-        if self.plan.secure:  # after repeated crashes the ledger has charged more than the account knows of
-            assert self.ledger.spending is not None
-            left = min(left, (1 - float(self.ledger.spending.of([k])[0])) * self.terms.budget)
-        return max(0.0, left)
+        return max(0.0, self.terms.budget - own.granted)
 
     def _asks(self, k: int, accounts: dict[int, Own]) -> tuple[float, float]:
         """(purse, new grant) of a client: what is left, divided by the rounds it is drawn for, times `GENEROUS`."""
         own = accounts.get(k) or Own.blank()
-        there = self._later(k, own) + own.purse
+        there = self._later(own) + own.purse
         left = max(1, int(self.terms.turns[k]) - own.turns)
         purse = min(there, GENEROUS * there / left)
         return max(purse, own.purse), max(0.0, purse - own.purse)
 
-    def _stands(self, t: int, standing: Any, accounts: dict[int, Own]) -> tuple[np.ndarray, np.ndarray]:
-        """Who runs under a grant that was given before a crash."""
-        ids = standing.clients
-        grants = np.array(np.broadcast_to(np.asarray(standing.costs, float), ids.shape))
-        if not self.plan.secure:
-            self.ledger.resume(t, False)
-            return ids, grants
-        assert self.ledger.spending is not None
-        for k in ids.tolist():
+    def _lose(self, model: Model) -> Model:
+        """What the lost round was granted, and what was left over from earlier ones, counts as spent."""
+        t = model.round + 1
+        standing = self.ledger.granted(t)
+        assert standing is not None
+        granted = dict(zip(*(column.tolist() for column in _granted(standing))))
+        accounts = unpack(model.clients)
+        for k in sampling.draw(self.plan, t).tolist():
             own = accounts.get(k) or Own.blank()
-            # The first attempt had this purse and this grant, and may have spent both.
-            lost = own.purse + float(grants[ids == k][0])
-            accounts[k] = replace(own, purse=0.0, granted=own.granted + lost - own.purse, spent=own.spent + lost)
-        able = self.ledger.spending.affordable(ids, grants)
-        self.ledger.resume(t, True, clients=ids[able], costs=grants[able])
-        return ids[able], grants[able]
+            grant = granted.get(k, 0.0)
+            lost = own.purse + grant if k in granted else 0.0
+            accounts[k] = replace(
+                own,
+                purse=own.purse if k not in granted else 0.0,
+                granted=own.granted + grant,
+                spent=own.spent + lost,
+                turns=own.turns + 1,
+            )
+        return replace(model, round=t, clients=pack(accounts))
 
     def _told(self, reports: tuple[Report, ...], mean: np.ndarray, bound: float, accounts: dict[int, Own]) -> Facts:
         used = [z for report in reports for z in report.multipliers]
@@ -139,6 +138,12 @@ class ClosedLoop(Round):
             moved=float(np.linalg.norm(mean)),
             extra={"spent_mean": sum(own.spent for own in accounts.values()) / self.plan.clients / self.terms.budget},
         )
+
+
+def _granted(standing: Grant) -> tuple[np.ndarray, np.ndarray]:
+    """Whom a grant is for, and how much each."""
+    assert standing.clients is not None and standing.costs is not None
+    return standing.clients, np.array(np.broadcast_to(standing.costs, standing.clients.shape))
 
 
 def _range(values: list[float]) -> list[float]:

@@ -16,7 +16,7 @@ def state(
     model: Model,
     stopped: str | None = None,
     share: float | None = None,
-    repeated: int = 0,
+    lost: int = 0,
     simulated: bool = True,
 ) -> Statement:
     """What is proven of the run that led to `model`. Its epsilon is that of all the rounds that were settled beforehand."""
@@ -33,7 +33,7 @@ def state(
         accountant=terms.spent.accountant,
         sampling=sampling,
         rate=q,
-        rounds=model.round,
+        rounds=model.round - lost,
         noise=plan.noise,
         simulated=simulated,
         secure=plan.secure,
@@ -47,7 +47,7 @@ def state(
         spent=share if terms.proven else None,
         rounds_planned=plan.rounds,
         stopped=stopped or "",
-        repeated=repeated,
+        lost=lost,
         dimension=model.theta.size,
         noise_to_bound=noise_to_bound(terms, model.theta.size),
     )

@@ -141,6 +141,7 @@ def _train(
         rounds = kind_of_round(terms)(terms, rule, engine, work, ledger)
         model = kept[0] if kept else rounds.start(theta.copy())
         history = folder.start_metrics(model.round)
+        model = rounds.pass_over(model)
         stopped, aborted = None, 0
         while model.round < plan.rounds:
             started = time.perf_counter()
@@ -153,6 +154,7 @@ def _train(
                 aborted += 1  # in a row
                 if aborted >= speed.patience:
                     raise
+                model = rounds.pass_over(model)
                 continue
             aborted = 0
             row = _metrics(model, facts, terms, engine, speed, time.perf_counter() - started)
@@ -171,10 +173,9 @@ def _train(
         _checkpoint(folder, model, ledger, canaries)
         if canaries is not None:
             canaries.finish(theta, model.theta)
-        repeated = sum(grant.attempt > 1 for grant in ledger.grants)
         simulated = getattr(engine, "simulated", True)
         terms = rounds.close(model)
-        statement = state(terms, model, stopped, rounds.share(model), repeated, simulated)
+        statement = state(terms, model, stopped, rounds.share(model), ledger.lost, simulated)
     finally:
         folder.close()
         ledger.close()
@@ -271,7 +272,7 @@ def _finish(
     folder.write("statement.txt", statement.text() + "\n")
     folder.write("statement.json", json.dumps(statement.to_json(), indent=2) + "\n")
     stopped = statement.stopped or None
-    result = Result(module, terms.plan, terms, statement, folder.path, model.round, stopped, accuracy, history)
+    result = Result(module, terms.plan, terms, statement, folder.path, statement.rounds, stopped, accuracy, history)
     _report(result)
     return result
 

@@ -16,9 +16,11 @@ leaves one of three things:
   whenever enough of it can be read to know what it grants. Its bytes are kept, in a line of kind `torn` that takes its
   place.
 
-After a crash between grant and checkpoint, `resume` says what a round may run under. A seeded simulation draws the same
-cohort and the very same noise again, so nothing new is released and the grant serves again. Noise from a secure source
-is new, and with the first release it would make two: the round is charged once more.
+After a crash between grant and checkpoint, a seeded simulation draws the same cohort and the very same noise again, so
+nothing new is released and the grant serves again (`resume`). Noise from a secure source is new, and with the first
+release it would make two. Where the cohort and the records are drawn anew as well, the round may be charged once more
+(`resume`); where they are not, two releases on one draw would cost more than two rounds, and the round is given up for
+lost (`forfeit`).
 
 Refusals are not written: they change nothing, and a ledger whose budget is spent stays as it is to the last byte.
 
@@ -86,6 +88,7 @@ class Ledger:
         self._grants: list[Grant] = []
         self._latest: dict[tuple[int, int], Grant] = {}
         self._rounds: set[int] = set()
+        self._lost: set[int] = set()
         self._seq, self._hash = -1, lines.START
         self._chain: list[str] = []
         self._replay(text, spending)
@@ -207,6 +210,11 @@ class Ledger:
         return len(self._rounds)
 
     @property
+    def lost(self) -> int:
+        """How many granted rounds were given up."""
+        return len(self._lost)
+
+    @property
     def head(self) -> dict[str, Any]:
         """The last line's number and hash, for a checkpoint."""
         return {"seq": self._seq, "hash": self._hash}
@@ -250,8 +258,8 @@ class Ledger:
         """What a round that may have been cut short can run under; None if it was never granted (then `request`).
 
         Without secure noise the standing grant serves again; with it the round is charged once more, with the same
-        event, and the same cohort unless another is given. `event`, if given, is what the caller is about to release:
-        where it is not what was granted, resuming is refused.
+        event, and the same cohort unless another is given: that is for callers who also draw their sample anew.
+        `event`, if given, is what the caller is about to release: where it is not what was granted, resuming is refused.
         """
         standing = self._latest.get((round, step))
         if standing is None:
@@ -264,6 +272,14 @@ class Ledger:
             return self._grant(standing.event, round, step, standing.attempt + 1, clients, costs)
         self._append({"kind": "reuse", "round": round, "step": step, "attempt": standing.attempt})
         return replace(standing, reused=True)
+
+    def forfeit(self, round: int) -> None:
+        """Note that a granted round will not be run again: what it was granted is spent."""
+        if round not in self._rounds:
+            raise BadInput(f"Round {round} was never granted; only a granted round can be given up.")
+        if round not in self._lost:
+            self._append({"kind": "lost", "round": round})
+            self._lost.add(round)
 
     def _grant(
         self, event: Any, round: int, step: int, attempt: int, clients: ArrayLike | None, costs: ArrayLike | None
@@ -351,6 +367,8 @@ class Ledger:
             row = self._follow(number, line)
             if "event" in row:
                 self._charge_again(number, row)
+            elif row["kind"] == "lost":
+                self._lost.add(row["round"])
             elif row["kind"] not in ("reuse", "torn"):
                 raise self._tampered(number, f"is of the unknown kind {row['kind']!r}")
         if spending is not None and spending.seq > self._seq:

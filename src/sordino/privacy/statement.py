@@ -81,7 +81,7 @@ class Statement:
     spent: float | None = None  # share of the budget that was charged, 0 to 1
     rounds_planned: int | None = None
     stopped: str = ""  # why the run ended before its last round
-    repeated: int = 0  # rounds that were charged again after a crash
+    lost: int = 0  # rounds that were granted and cut short, and may not be run again
     dimension: int | None = None
     noise_to_bound: float | None = None  # length of the noise on the mean over the bound on the mean's signal
 
@@ -103,7 +103,7 @@ class Statement:
                 raise BadInput(f"{name} must be a number of at least 0, or infinity, not {value!r}.")
         if not (isinstance(self.delta, (int, float)) and 0 <= self.delta < 1):
             raise BadInput(f"delta must be at least 0 and below 1, not {self.delta!r}.")
-        whole(0, rounds=self.rounds, repeated=self.repeated)
+        whole(0, rounds=self.rounds, lost=self.lost)
         whole(1, steps=self.steps)
         if self.rate is not None:
             rate(rate=self.rate)
@@ -222,8 +222,8 @@ class Statement:
             said.append(f"The run stopped after {self.rounds}{of} rounds: {self.stopped.rstrip('.')}.")
             if self.proven:
                 said.append("The epsilon above is that of the whole budget: nothing is taken off for stopping early.")
-        if self.repeated:
-            said.append(f"Charged again after a crash: {self.repeated} rounds.")
+        if self.lost:
+            said.append(f"Cut short, paid for and not run again: {self.lost} rounds.")
         return said
 
     def _claimed(self) -> list[str]:

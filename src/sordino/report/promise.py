@@ -101,9 +101,9 @@ def _budget(run: Run, proven: bool) -> str | None:
         said.append(f"Training ended after {run.rounds:,} rounds: {_sentence(stopped)}")
         if proven:
             said.append("Nothing is taken off the epsilon for stopping early.")
-    repeated = stated.get("repeated")
-    if repeated:
-        said.append(f"{repeated} rounds were charged again after a crash.")
+    lost = stated.get("lost")
+    if lost:
+        said.append(f"{lost} rounds were cut short, paid for and not run again.")
     return " ".join(said) or None
 
 

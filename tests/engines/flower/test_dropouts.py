@@ -114,7 +114,7 @@ def test_too_few_survivors_abort_and_open_nothing(hall, tmp_path, caplog):
     assert "nothing was opened" in caplog.text
 
 
-def test_an_aborted_round_is_tried_again_and_secure_noise_is_charged_again(tmp_path):
+def test_an_aborted_round_is_tried_again_unless_its_noise_is_secure(tmp_path):
     for secure in (False, True):
         folder = tmp_path / str(secure)
         hall = Hall(toy(clients=4), folder / "holders")
@@ -123,12 +123,8 @@ def test_an_aborted_round_is_tried_again_and_secure_noise_is_charged_again(tmp_p
         result = hall.train(plan(secure=secure), folder / "run", patience=SOON)
         grants = list(Ledger.read(folder / "run" / "ledger.jsonl"))
         assert len(grants) == 4
-        if secure:  # one of the four settled releases went to the second try
-            assert [(g.round, g.attempt) for g in grants] == [(1, 1), (2, 1), (2, 2), (3, 1)]
-            assert result.rounds == 3 and "settled releases" in result.stopped
-        else:
-            assert [(g.round, g.attempt) for g in grants] == [(1, 1), (2, 1), (3, 1), (4, 1)]
-            assert result.rounds == 4
+        assert [(g.round, g.attempt) for g in grants] == [(1, 1), (2, 1), (3, 1), (4, 1)]
+        assert (result.rounds, result.statement.lost) == ((3, 1) if secure else (4, 0))
         for name in hall.names:
             (kept,) = (folder / "holders" / name / "runs").iterdir()
             assert len(list(Ledger.read(kept / "ledger.jsonl"))) == 4
@@ -294,10 +290,9 @@ def test_chaos(tmp_path):
     grants = list(Ledger.read(tmp_path / "run" / "ledger.jsonl"))
     assert len(grants) <= 50 and result.rounds <= 50
     finished = [row["round"] for row in map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())]
-    assert finished == list(range(1, result.rounds + 1))
-    assert {g.round for g in grants} >= set(finished)
-    assert len(grants) == 50 or result.rounds == 50  # the budget is used up, or the work is done
-    assert result.statement.repeated == sum(g.attempt > 1 for g in grants)
+    assert [g.round for g in grants] == list(range(1, 51)) and all(g.attempt == 1 for g in grants)
+    assert result.rounds == 50 - result.statement.lost and result.statement.lost >= 1
+    assert len(set(finished)) == len(finished) >= 50 - deaths - result.statement.lost
     for name in hall.names:
         (kept,) = (tmp_path / "holders" / name / "runs").iterdir()
         own = list(Ledger.read(kept / "ledger.jsonl"))
