@@ -1,7 +1,7 @@
 """Convolution, max pooling by two and ReLU as one layer, on the processor.
 
 Most image networks are made of this block. Its backward pass has a gradient at one position in eight, which the kernels of
-`sordino.native` use; the forward convolution is PyTorch's. `fuse` finds the blocks in a traced model (pooling before ReLU,
+`sordino.native` use; the forward convolution is PyTorch's, unless the input has few channels. `fuse` finds the blocks in a traced model (pooling before ReLU,
 see `rewrite`) and puts one call in their place. Values and gradients are those of the separate layers, up to the order of
 additions; the layers and parameters stay the user's own.
 """
@@ -24,10 +24,19 @@ class ConvPool(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, pad: int, relu: bool) -> Tensor:
         native = library()
         assert native is not None
-        y = _last(torch.conv2d(x, weight, bias, padding=pad))
-        n, h, w, o = y.shape
-        out, which = y.new_empty(n, h // 2, w // 2, o), torch.empty(n, h // 2, w // 2, o, dtype=torch.int32)
-        native.sordino_pool(y.data_ptr(), n, h, w, o, relu, out.data_ptr(), which.data_ptr())
+        (n, c, hx, wx), (o, _, kh, kw) = x.shape, weight.shape
+        hp, wp = (hx + 2 * pad - kh + 1) // 2, (wx + 2 * pad - kw + 1) // 2
+        out, which = x.new_empty(n, hp, wp, o), torch.empty(n, hp, wp, o, dtype=torch.int32)
+        if native.sordino_narrow(c, o, kw, pad):
+            x, weight = _last(x).permute(0, 3, 1, 2), _last(weight).permute(0, 3, 1, 2)
+            scratch = x.new_empty(kh * kw * c * o)
+            native.sordino_forward(
+                x.data_ptr(), weight.data_ptr(), 0 if bias is None else bias.data_ptr(),
+                n, hx, wx, c, o, kh, kw, relu, out.data_ptr(), which.data_ptr(), scratch.data_ptr(),
+            )  # fmt: skip
+        else:
+            y = _last(torch.conv2d(x, weight, bias, padding=pad))
+            native.sordino_pool(y.data_ptr(), n, y.shape[1], y.shape[2], o, relu, out.data_ptr(), which.data_ptr())
         ctx.save_for_backward(x, weight, out, which)
         ctx.pad, ctx.relu, ctx.biased = pad, relu, bias is not None
         return out.permute(0, 3, 1, 2)

@@ -27,6 +27,10 @@ def library() -> ctypes.CDLL | None:
     pointer, size, flag = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
     made.sordino_pool.argtypes = [pointer, size, size, size, size, flag, pointer, pointer]
     made.sordino_pool.restype = None
+    made.sordino_narrow.argtypes = [size] * 4
+    made.sordino_narrow.restype = flag
+    made.sordino_forward.argtypes = [*[pointer] * 3, *[size] * 7, flag, *[pointer] * 3]
+    made.sordino_forward.restype = None
     made.sordino_backward.argtypes = [*[pointer] * 5, *[size] * 8, flag, *[pointer] * 4]
     made.sordino_backward.restype = None
     made.sordino_scratch.argtypes = [size] * 6

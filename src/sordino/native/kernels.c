@@ -2,7 +2,8 @@
  *
  * Why by hand: pooling by two passes the gradient of one position in four, and ReLU that of about half of those, so seven
  * eighths of what a library multiplies in the backward pass of the convolution are zeros. Skipping them makes that pass
- * several times cheaper than dense products at the machine's full rate.
+ * several times cheaper than dense products at the machine's full rate. Forward, PyTorch's convolution is as fast as the
+ * machine allows except where the input has few channels, as images have; that case is here too.
  *
  * Layouts: activations [n][height][width][channels], weights [out][kernel height][kernel width][in], contiguous floats.
  * The results equal PyTorch's up to the order of additions.
@@ -50,27 +51,79 @@ INLINE void pool_one(float a, float b, float c, float d, int relu, float *out, i
   *which = at;
 }
 
+/* The same for as many channels as there are; `keep` is all ones where nothing is rectified. */
+INLINE void pool_row(const float *p0, const float *p1, const float *p2, const float *p3, long c, int relu, float *o,
+                     int32_t *k) {
+  ihalf keep = (ihalf){0} - (relu ? 0 : 1);
+  long t = 0;
+  for (; t + HALF <= c; t += HALF) {
+    half m = *(const half *)(p0 + t), v;
+    ihalf at = {0}, win;
+    v = *(const half *)(p1 + t), win = ~(v <= m) & (m == m), m = choose(win, v, m), at = (win & 1) | (at & ~win);
+    v = *(const half *)(p2 + t), win = ~(v <= m) & (m == m), m = choose(win, v, m), at = (win & 2) | (at & ~win);
+    v = *(const half *)(p3 + t), win = ~(v <= m) & (m == m), m = choose(win, v, m), at = (win & 3) | (at & ~win);
+    *(half *)(o + t) = (half)((ihalf)m & (~(m < (half){0}) | keep));
+    *(ihalf *)(k + t) = at;
+  }
+  for (; t < c; t++) pool_one(p0[t], p1[t], p2[t], p3[t], relu, o + t, k + t);
+}
+
 EXPORT WIDEST void sordino_pool(const float *y, long n, long h, long w, long c, int relu, float *out, int32_t *which) {
   long hp = h / 2, wp = w / 2;
-  ihalf keep = (ihalf){0} - (relu ? 0 : 1);
   for (long b = 0; b < n; b++)
     for (long i = 0; i < hp; i++)
       for (long j = 0; j < wp; j++) {
-        const float *p0 = y + ((b * h + 2 * i) * w + 2 * j) * c, *p1 = p0 + c, *p2 = p0 + w * c, *p3 = p2 + c;
-        float *o = out + ((b * hp + i) * wp + j) * c;
-        int32_t *k = which + ((b * hp + i) * wp + j) * c;
-        long t = 0;
-        for (; t + HALF <= c; t += HALF) {
-          half m = *(const half *)(p0 + t), v;
-          ihalf at = {0}, win;
-          v = *(const half *)(p1 + t), win = ~(v <= m) & (m == m), m = choose(win, v, m), at = (win & 1) | (at & ~win);
-          v = *(const half *)(p2 + t), win = ~(v <= m) & (m == m), m = choose(win, v, m), at = (win & 2) | (at & ~win);
-          v = *(const half *)(p3 + t), win = ~(v <= m) & (m == m), m = choose(win, v, m), at = (win & 3) | (at & ~win);
-          *(half *)(o + t) = (half)((ihalf)m & (~(m < (half){0}) | keep));
-          *(ihalf *)(k + t) = at;
-        }
-        for (; t < c; t++) pool_one(p0[t], p1[t], p2[t], p3[t], relu, o + t, k + t);
+        const float *p0 = y + ((b * h + 2 * i) * w + 2 * j) * c, *p2 = p0 + w * c;
+        long at = ((b * hp + i) * wp + j) * c;
+        pool_row(p0, p0 + c, p2, p2 + c, c, relu, out + at, which + at);
       }
+}
+
+/* Whether the kernels for few input channels fit: vectors run along the output channels. */
+INLINE int narrow(long c, long o, long kw, long pad) { return pad == 0 && kw * c < LANES && o % LANES == 0; }
+
+EXPORT int sordino_narrow(long c, long o, long kw, long pad) { return narrow(c, o, kw, pad); }
+
+/* WIDTH pooled outputs in a row of one vector of channels: their 4 * WIDTH sums stay in registers over all taps. */
+#define PATCHES(WIDTH)                                                                                      \
+  {                                                                                                         \
+    vec sum[2][2 * WIDTH];                                                                                  \
+    for (int u = 0; u < 2; u++)                                                                             \
+      for (int v = 0; v < 2 * WIDTH; v++) sum[u][v] = start;                                                \
+    for (long r = 0; r < kh; r++) {                                                                         \
+      const float *x0 = xb + ((2 * i + r) * wx + 2 * j) * c, *x1 = x0 + wx * c;                             \
+      for (long t = 0; t < taps; t++) {                                                                     \
+        vec w = load(wt + (r * taps + t) * o + q);                                                          \
+        for (int v = 0; v < 2 * WIDTH; v++) sum[0][v] += x0[t + v * c] * w, sum[1][v] += x1[t + v * c] * w; \
+      }                                                                                                     \
+    }                                                                                                       \
+    for (int p = 0; p < WIDTH; p++) {                                                                       \
+      float four[4 * LANES];                                                                                \
+      for (int m = 0; m < 4; m++) *(vec *)(four + m * LANES) = sum[m >> 1][2 * p + (m & 1)];                \
+      long at = ((b * hp + i) * wp + j + p) * o + q;                                                        \
+      pool_row(four, four + LANES, four + 2 * LANES, four + 3 * LANES, LANES, relu, out + at, which + at);  \
+    }                                                                                                       \
+  }
+
+/* Convolution and pooling for few input channels; bias may be NULL. scratch: kh * kw * c * o floats. */
+EXPORT WIDEST void sordino_forward(const float *x, const float *weight, const float *bias, long n, long hx, long wx,
+                                   long c, long o, long kh, long kw, int relu, float *out, int32_t *which,
+                                   float *scratch) {
+  long hp = (hx - kh + 1) / 2, wp = (wx - kw + 1) / 2, taps = kw * c, size = kh * taps;
+  float *wt = scratch;
+  for (long q = 0; q < o; q++)
+    for (long t = 0; t < size; t++) wt[t * o + q] = weight[q * size + t];
+  for (long b = 0; b < n; b++) {
+    const float *xb = x + b * hx * wx * c;
+    for (long q = 0; q < o; q += LANES) {
+      vec start = bias ? load(bias + q) : (vec){0};
+      for (long i = 0; i < hp; i++) {
+        long j = 0;
+        for (; j + 2 <= wp; j += 2) PATCHES(2)
+        for (; j < wp; j++) PATCHES(1)
+      }
+    }
+  }
 }
 
 /* ---- backward ------------------------------------------------------------------------------------------------------- */
@@ -202,7 +255,7 @@ EXPORT WIDEST void sordino_backward(const float *g, const float *out, const int3
   shape s = {n, hx, wx, c, o, kh, kw, pad, (hx + 2 * pad - kh + 1) / 2, (wx + 2 * pad - kw + 1) / 2};
   long size = kh * kw * c;
   memset(db, 0, o * sizeof(float));
-  if (!dx && pad == 0 && kw * c < LANES && o % LANES == 0) {
+  if (!dx && narrow(c, o, kw, pad)) {
     memset(scratch, 0, size * o * sizeof(float));
     backward_narrow(g, out, which, x, &s, relu, scratch, db, scratch + size * o);
     for (long q = 0; q < o; q++)
