@@ -22,42 +22,57 @@ class ConvPool(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, pad: int, relu: bool) -> Tensor:
-        native = library()
-        assert native is not None
-        (n, c, hx, wx), (o, _, kh, kw) = x.shape, weight.shape
-        hp, wp = (hx + 2 * pad - kh + 1) // 2, (wx + 2 * pad - kw + 1) // 2
-        out, which = x.new_empty(n, hp, wp, o), torch.empty(n, hp, wp, o, dtype=torch.int32)
-        if native.sordino_narrow(c, o, kw, pad):
-            x, weight = _last(x).permute(0, 3, 1, 2), _last(weight).permute(0, 3, 1, 2)
-            scratch = x.new_empty(kh * kw * c * o)
-            native.sordino_forward(
-                x.data_ptr(), weight.data_ptr(), 0 if bias is None else bias.data_ptr(),
-                n, hx, wx, c, o, kh, kw, relu, out.data_ptr(), which.data_ptr(), scratch.data_ptr(),
-            )  # fmt: skip
-        else:
-            y = _last(torch.conv2d(x, weight, bias, padding=pad))
-            native.sordino_pool(y.data_ptr(), n, y.shape[1], y.shape[2], o, relu, out.data_ptr(), which.data_ptr())
+        out, which = forward(x, weight, bias, pad, relu)
         ctx.save_for_backward(x, weight, out, which)
         ctx.pad, ctx.relu, ctx.biased = pad, relu, bias is not None
         return out.permute(0, 3, 1, 2)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        native = library()
-        assert native is not None
         x, weight, out, which = ctx.saved_tensors
-        x, weight, g = _last(x), _last(weight), _last(grad)
-        (n, hx, wx, c), (o, kh, kw, _) = x.shape, weight.shape
-        dw, db = torch.empty_like(weight), weight.new_empty(o)
-        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        scratch = x.new_empty(native.sordino_scratch(c, o, kh, kw, out.shape[1], out.shape[2]))
-        native.sordino_backward(
-            g.data_ptr(), out.data_ptr(), which.data_ptr(), x.data_ptr(), weight.data_ptr(),
-            n, hx, wx, c, o, kh, kw, ctx.pad, ctx.relu,
-            dw.data_ptr(), db.data_ptr(), 0 if dx is None else dx.data_ptr(), scratch.data_ptr(),
+        dw, db, dx = backward(grad, x, weight, out, which, ctx.pad, ctx.relu, ctx.needs_input_grad[0])
+        return dx, dw.permute(0, 3, 1, 2), db if ctx.biased else None, None, None
+
+
+def forward(x: Tensor, weight: Tensor, bias: Tensor | None, pad: int, relu: bool) -> tuple[Tensor, Tensor]:
+    """What the block gives, and which of its four inputs every pooling chose; channels last."""
+    native = library()
+    assert native is not None
+    (n, c, hx, wx), (o, _, kh, kw) = x.shape, weight.shape
+    hp, wp = (hx + 2 * pad - kh + 1) // 2, (wx + 2 * pad - kw + 1) // 2
+    out, which = x.new_empty(n, hp, wp, o), torch.empty(n, hp, wp, o, dtype=torch.int32)
+    if native.sordino_narrow(c, o, kw, pad):
+        x, weight, scratch = _last(x), _last(weight), x.new_empty(kh * kw * c * o)
+        native.sordino_forward(
+            x.data_ptr(), weight.data_ptr(), 0 if bias is None else bias.data_ptr(),
+            n, hx, wx, c, o, kh, kw, relu, out.data_ptr(), which.data_ptr(), scratch.data_ptr(),
         )  # fmt: skip
-        back = None if dx is None else dx.permute(0, 3, 1, 2)
-        return back, dw.permute(0, 3, 1, 2), db if ctx.biased else None, None, None
+    else:
+        y = _last(torch.conv2d(x, weight, bias, padding=pad))
+        native.sordino_pool(y.data_ptr(), n, y.shape[1], y.shape[2], o, relu, out.data_ptr(), which.data_ptr())
+    return out, which
+
+
+def backward(
+    grad: Tensor, x: Tensor, weight: Tensor, out: Tensor, which: Tensor, pad: int, relu: bool, inside: bool,
+    each: bool = False,
+) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+    """Gradients by weight (channels last), bias and, if `inside`, input; of `each` example by itself if asked for."""
+    native = library()
+    assert native is not None
+    x, weight, g = _last(x), _last(weight), _last(grad)
+    (n, hx, wx, c), (o, kh, kw, _) = x.shape, weight.shape
+    lead = (n,) if each else ()
+    dw, db = x.new_empty(*lead, o, kh, kw, c), x.new_empty(*lead, o)
+    dx = torch.empty_like(x) if inside else None
+    scratch = x.new_empty(native.sordino_scratch(c, o, kh, kw, out.shape[1], out.shape[2]))
+    run = native.sordino_backward_each if each else native.sordino_backward
+    run(
+        g.data_ptr(), out.data_ptr(), which.data_ptr(), x.data_ptr(), weight.data_ptr(),
+        n, hx, wx, c, o, kh, kw, pad, relu,
+        dw.data_ptr(), db.data_ptr(), 0 if dx is None else dx.data_ptr(), scratch.data_ptr(),
+    )  # fmt: skip
+    return dw, db, None if dx is None else dx.permute(0, 3, 1, 2)
 
 
 def conv_pool(x: Tensor, layer: nn.Conv2d, relu: bool) -> Tensor:

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sordino.clients import ghost_layers
+from sordino.clients import fused, ghost_layers
 from sordino.clients.fused import Block
 from sordino.clients.ghost_modules import ConvAdapter, Tape
-from sordino.native import library
 
 
 class BlockFunction(torch.autograd.Function):
@@ -29,36 +28,18 @@ class BlockFunction(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, pad: int, relu: bool, keep: Any, probe: Tensor
     ) -> Tensor:
-        native = library()
-        assert native is not None
-        y = _last(torch.conv2d(x, weight, bias, padding=pad))
-        n, h, w, o = y.shape
-        out, which = y.new_empty(n, h // 2, w // 2, o), torch.empty(n, h // 2, w // 2, o, dtype=torch.int32)
-        native.sordino_pool(y.data_ptr(), n, h, w, o, relu, out.data_ptr(), which.data_ptr())
+        out, which = fused.forward(x, weight, bias, pad, relu)
         ctx.save_for_backward(x, weight, out, which)
         ctx.pad, ctx.relu, ctx.keep = pad, relu, keep
         return out.permute(0, 3, 1, 2)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        native = library()
-        assert native is not None
+        inside = ctx.needs_input_grad[0]
         x, weight, out, which = ctx.saved_tensors
-        x, weight, g = _last(x), _last(weight), _last(grads[0])
-        (n, hx, wx, c), (o, kh, kw, _) = x.shape, weight.shape
-        dw, db = x.new_empty(n, kh * kw * c * o), x.new_empty(n, o)
-        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        scratch = x.new_empty(native.sordino_scratch(c, o, kh, kw, out.shape[1], out.shape[2]))
-        moving = [(t.data_ptr(), 4 * t[0].numel()) for t in (g, out, which, x, dw, db)]
-        inside = (0, 0) if dx is None else (dx.data_ptr(), 4 * dx[0].numel())
-        fixed = (1, hx, wx, c, o, kh, kw, ctx.pad, ctx.relu)
-        pointer, work, run = weight.data_ptr(), scratch.data_ptr(), native.sordino_backward
-        for i in range(n):
-            a, b, e, d, p, q = (start + i * step for start, step in moving)
-            run(a, b, e, d, pointer, *fixed, p, q, inside[0] + i * inside[1], work)
-        ctx.keep(dw, db)
-        back = None if dx is None else dx.permute(0, 3, 1, 2)
-        return back, None, None, None, None, None, db.new_zeros(0)
+        dw, db, dx = fused.backward(grads[0], x, weight, out, which, ctx.pad, ctx.relu, inside, each=True)
+        ctx.keep(dw.flatten(1), db)
+        return dx, None, None, None, None, None, db.new_zeros(0)
 
 
 class BlockAdapter:
@@ -103,7 +84,3 @@ class Kept:
 
     def keep(self, dw: Tensor, db: Tensor) -> None:
         self.record = ghost_layers.Rows([t for t, wanted in ((dw, self.weight), (db, self.bias)) if wanted])
-
-
-def _last(x: Tensor) -> Tensor:
-    return x.permute(0, 2, 3, 1).contiguous()

@@ -31,8 +31,9 @@ def library() -> ctypes.CDLL | None:
     made.sordino_narrow.restype = flag
     made.sordino_forward.argtypes = [*[pointer] * 3, *[size] * 7, flag, *[pointer] * 3]
     made.sordino_forward.restype = None
-    made.sordino_backward.argtypes = [*[pointer] * 5, *[size] * 8, flag, *[pointer] * 4]
-    made.sordino_backward.restype = None
+    for backward in (made.sordino_backward, made.sordino_backward_each):
+        backward.argtypes = [*[pointer] * 5, *[size] * 8, flag, *[pointer] * 4]
+        backward.restype = None
     made.sordino_scratch.argtypes = [size] * 6
     made.sordino_scratch.restype = size
     return made

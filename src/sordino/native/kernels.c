@@ -267,6 +267,16 @@ EXPORT WIDEST void sordino_backward(const float *g, const float *out, const int3
   backward_wide(g, out, which, x, weight, &s, relu, dw, db, dx, (hit *)scratch);
 }
 
+/* The same for every example by itself: dw [n][o][kh][kw][c], db [n][o]. */
+EXPORT void sordino_backward_each(const float *g, const float *out, const int32_t *which, const float *x,
+                                  const float *weight, long n, long hx, long wx, long c, long o, long kh, long kw,
+                                  long pad, int relu, float *dw, float *db, float *dx, float *scratch) {
+  long pooled = (hx + 2 * pad - kh + 1) / 2 * ((wx + 2 * pad - kw + 1) / 2) * o, input = hx * wx * c;
+  for (long b = 0; b < n; b++)
+    sordino_backward(g + b * pooled, out + b * pooled, which + b * pooled, x + b * input, weight, 1, hx, wx, c, o, kh,
+                     kw, pad, relu, dw + b * o * kh * kw * c, db + b * o, dx ? dx + b * input : 0, scratch);
+}
+
 /* Floats of scratch that sordino_backward may use. */
 EXPORT long sordino_scratch(long c, long o, long kh, long kw, long hp, long wp) {
   long narrow = kh * kw * c * o + (hp * wp * 4 + 1) * LANES, wide = (hp * wp + 1) * (long)(sizeof(hit) / sizeof(float));
