@@ -15,7 +15,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -232,8 +232,10 @@ def _refused(bug: int) -> bool:
 
 def _each(todo: Sequence[Callable[[], Any]], workers: int) -> Iterator[Any]:
     """Work on the tasks in as many processes as asked for (0: one per core); results in order."""
+    from sordino.engines.inprocess import one_thread
+
     count = min(workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, len(todo))
-    with _one_thread():
+    with one_thread():
         if count <= 1:
             yield from (task() for task in todo)
             return
@@ -247,15 +249,3 @@ def _each(todo: Sequence[Callable[[], Any]], workers: int) -> Iterator[Any]:
 
 def _call(task: Callable[[], Any]) -> Any:
     return task()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

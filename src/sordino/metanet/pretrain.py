@@ -9,8 +9,7 @@ Everything is a function of the settings: one thread, generators of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sordino.engines.inprocess import one_thread
 from sordino.errors import positive, whole
 from sordino.metanet import bert, synthetic
 from sordino.metanet.features import CERTIFIED, NAMES, PUBLISHED
@@ -62,7 +62,7 @@ class Outcome:
 def pretrain(settings: Settings, backbone: str | Path | None = None, tell: Tell | None = None) -> Outcome:
     """Train both controllers from nothing, or on the encoder of a local BERT checkpoint."""
     tell = tell or (lambda part, step, error: None)
-    with _one_thread():
+    with one_thread():
         if backbone is None:
             encoder = bert.Encoder(bert.Size())
             encoder.initialise(_generator(settings, "encoder"))
@@ -147,14 +147,3 @@ def _tensors(data: synthetic.Set) -> tuple[Tensor, Tensor, Tensor]:
 
 def _generator(settings: Settings, part: str) -> torch.Generator:
     return torch.Generator().manual_seed(int(stream(settings.seed, 0, 0, f"metanet-{part}").integers(2**62)))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """The number of threads changes how sums are split, hence their last bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
