@@ -26,6 +26,10 @@ lint: $(VENV)/test  ## ruff and mypy
 
 bench: $(VENV)/test  ## measure against the peers (installs them into benchmarks/venvs; takes a while)
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/w3.py --json > benchmarks/results/w3.json
+	$(BIN)/python benchmarks/accounting.py --json > benchmarks/results/accounting.json
+	$(BIN)/python benchmarks/performance.py
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build src/*.egg-info

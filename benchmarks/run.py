@@ -104,15 +104,17 @@ def text(workload: str, lines: list[dict]) -> str:
     out = [
         f"### {workload.upper()}",
         "",
-        "| contender | seconds | times Sordino | range | to reach | |",
-        "|---|---|---|---|---|---|",
+        "| contender | seconds | times Sordino | range | to reach | | peak MB |",
+        "|---|---|---|---|---|---|---|",
     ]
     for line in sorted(lines, key=lambda row: row["seconds"]):
         low, high = line["range"]
         bar = "" if line["bar"] is None else f"{line['bar']:.2f}"
         mark = "" if line["reached"] is None else "reached" if line["reached"] else "**short**"
         name, seconds, ratio = line["contender"], line["seconds"], line["ratio"]
-        out.append(f"| {name} | {seconds:.3f} | {ratio:.2f} | {low:.2f} to {high:.2f} | {bar} | {mark} |")
+        out.append(
+            f"| {name} | {seconds:.3f} | {ratio:.2f} | {low:.2f} to {high:.2f} | {bar} | {mark} | {line['peak_mb']:.0f} |"
+        )
     return "\n".join(out)
 
 
@@ -122,7 +124,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--only", choices=sorted(CONTENDERS), action="append")
     parser.add_argument("--venvs", type=Path, default=HERE / "venvs", help="where the peers' environments are")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/performance.md")
     args = parser.parse_args()
     pythons = environments(args.venvs)
     results = HERE / "results"
@@ -146,12 +147,9 @@ def main() -> None:
         lines = table(passes[0], passes, BARS[workload])
         report["workloads"][workload] = {"passes": passes, "table": lines}
         shown.append(text(workload, lines))
+    report["text"] = "\n\n".join(shown)
     (results / "speed.json").write_text(json.dumps(report, indent=2))
-    print("\n\n".join(shown))
-    if args.write:
-        from performance import write
-
-        write(report, shown)
+    print(report["text"])
 
 
 if __name__ == "__main__":
