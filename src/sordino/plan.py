@@ -140,10 +140,14 @@ class Plan:
                 "under secure aggregation the noise is divided among a known number of clients, which poisson does not give; "
                 "use sampling fixed."
             )
-        if self.survivors is not None and (self.survivors > self.size or self.noise != Noise.SHARES):
+        if self.survivors is not None and self.noise != Noise.SHARES:
             raise BadInput(
-                f"survivors {self.survivors} is for observer secagg-server and at most the {self.size} clients of a cohort; "
-                "leave it out, or lower it."
+                f"survivors {self.survivors} is among how many clients the noise is divided, and for observer {self.observer} "
+                "it is not; leave it out, or use observer secagg-server."
+            )
+        if self.survivors is not None and self.survivors > self.size:
+            raise BadInput(
+                f"survivors {self.survivors} is more than the {self.size} clients of a cohort; ask for at most {self.size}."
             )
         if (
             self.relation == Relation.ADD_REMOVE

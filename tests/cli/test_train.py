@@ -83,6 +83,9 @@ def test_a_refused_budget_is_exit_code_3(capsys, tmp_path):
         (["--resume", "missing"], "is not a run folder"),
         (["--engine", "steam"], "engine must be one of"),
         (["--clients", "5000"], "5000"),
+        (["--survivors", "11"], "survivors 11 is more than the 10 clients of a cohort"),
+        (["--survivors", "0"], "survivors must be"),
+        (["--survivors", "5", "--observer", "public"], "use observer secagg-server"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(capsys, tmp_path, monkeypatch, words, part):
@@ -91,6 +94,12 @@ def test_bad_input_is_one_sentence_and_exit_code_2(capsys, tmp_path, monkeypatch
     assert code == 2 and out == ""
     assert part in err and err.startswith("sordino: ") and err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
+
+
+def test_noise_shared_by_fewer_survivors_is_said_and_more(capsys, tmp_path):
+    words = ("--rounds", "2", "--survivors", "5", "--engine", "in-process", "--out", str(tmp_path / "run"))
+    code, out, _ = run(capsys, *words)
+    assert code == 0 and "at least 5 clients" in out and "survivors = 5" in (tmp_path / "run" / "plan.toml").read_text()
 
 
 def test_a_run_is_resumed(capsys, tmp_path):

@@ -48,10 +48,13 @@ def run(args: argparse.Namespace) -> int:
     from sordino.engines.flower.joining import Joined, own_records
     from sordino.engines.flower.pki import Own
     from sordino.engines.flower.policy import Policy
+    from sordino.engines.flower.serving import split_address
     from sordino.errors import BadInput
 
     if bool(args.address) == bool(args.socket):
         raise BadInput("give the server's HOST:PORT, or --socket for a SuperNode of your own.")
+    if args.address:
+        split_address(args.address)
     certs = Path(args.certs)
     name = Own.node(certs).name
     policy = Policy() if args.policy is None else Policy.load(args.policy)

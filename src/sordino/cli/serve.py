@@ -29,14 +29,23 @@ def add_parser(commands: Any) -> None:
         "--address", default="0.0.0.0:8443", metavar="HOST:PORT", help="where to listen (default: 0.0.0.0:8443)"
     )
     parser.add_argument("--test", metavar="FILE", help="a public test set: .npz, .csv or .parquet")
-    parser.add_argument("--classes", type=int, help="number of classes, where neither test set nor data set tells it")
+    parser.add_argument("--classes", metavar="INT", help="how many, where neither test set nor data set tells it")
     parser.add_argument(
-        "--deadline", type=float, default=600.0, metavar="SECONDS", help="for one exchange with a client"
+        "--survivors",
+        metavar="INT",
+        help="fewest clients left in a round, who share the noise (secagg-server; default: what the plan says, or all)",
     )
-    parser.add_argument("--wait", type=float, default=600.0, metavar="SECONDS", help="for clients to come (back)")
-    parser.add_argument("--least", type=int, default=1, help="fewest contributions in a round")
-    parser.add_argument("--colluders", type=int, default=0, help="clients that may be in league with the server")
-    parser.add_argument("--evaluate-every", type=int, default=0, metavar="ROUNDS")
+    parser.add_argument(
+        "--deadline", default=600.0, metavar="SECONDS", help="for one exchange with a client (default: 600)"
+    )
+    parser.add_argument(
+        "--wait", default=600.0, metavar="SECONDS", help="for clients to come, or to come back (default: 600)"
+    )
+    parser.add_argument("--least", default=1, metavar="INT", help="fewest contributions in a round (default: 1)")
+    parser.add_argument(
+        "--colluders", default=0, metavar="INT", help="clients that may be in league with the server (default: 0)"
+    )
+    parser.add_argument("--evaluate-every", default=0, metavar="ROUNDS", help="default: about twenty times in a run")
     parser.add_argument("--out", metavar="FOLDER", help="run folder (default: a new one under runs/)")
     parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -45,6 +54,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sordino.cli.numbers import count, number
     from sordino.engines import Speed
     from sordino.engines.flower.engine import Patience
     from sordino.engines.flower.serving import Public, nodes_in, serve
@@ -54,6 +64,12 @@ def run(args: argparse.Namespace) -> int:
 
     if (args.plan is None) == (args.resume is None):
         raise BadInput("give a plan file, or --resume with the folder of a run.")
+    classes, survivors, least, colluders, every = (
+        count(args, name) for name in ("classes", "survivors", "least", "colluders", "evaluate_every")
+    )
+    patience = Patience(number(args, "deadline") or 0.0, number(args, "wait") or 0.0, least or 0, colluders or 0)
+    if args.resume is not None and survivors is not None:
+        raise BadInput("a run that goes on keeps its plan; leave --survivors out.")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     logging.getLogger("sordino").addHandler(handler)
@@ -64,9 +80,11 @@ def run(args: argparse.Namespace) -> int:
     if args.resume is not None:
         plan = kept_plan(Path(args.resume))
     else:
-        plan = Plan.from_json(complete({"clients": len(nodes_in(certs)), **read_toml(args.plan)}))
-    patience = Patience(args.deadline, args.wait, args.least, args.colluders)
-    public = Public.find(plan, args.test, args.classes)
+        given = {"clients": len(nodes_in(certs)), **read_toml(args.plan)}
+        if survivors is not None:
+            given["survivors"] = survivors
+        plan = Plan.from_json(complete(given))
+    public = Public.find(plan, args.test, classes)
 
     from sordino.cli.progress import bar
 
@@ -79,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
             public,
             patience=patience,
             resume=args.resume is not None,
-            speed=Speed(evaluate_every=args.evaluate_every),
+            speed=Speed(evaluate_every=every or 0),
             on_round=watch,
         )
     if args.json:

@@ -25,7 +25,6 @@ from sordino.engines.flower.local import SOCKET, Listener
 from sordino.engines.flower.pki import Own
 from sordino.engines.flower.policy import Policy
 from sordino.engines.flower.seals import SignedHolder
-from sordino.engines.flower.serving import split_address
 from sordino.errors import BadInput
 
 log = logging.getLogger("sordino.holder")
@@ -35,11 +34,12 @@ REASONS = (
         "the server refuses this node: its key is not admitted there, or is still in use by a node that went away",
     ),
     ("code: 2001", "the server does not know this node's key"),
+    ("certificate has expired", "the server's certificate has expired"),
+    ("mismatch, certificate is not valid for", "the server's certificate is made out to another name or address"),
     (
         "CERTIFICATE_VERIFY_FAILED",
-        "the server's certificate is not to be trusted (unknown authority, wrong name or expired)",
+        "the server's certificate is not to be trusted: another authority than that of ca.crt signed it",
     ),
-    ("certificate has expired", "the server's certificate has expired"),
     ("Connection refused", "nothing listens at the server's address"),
 )
 
@@ -74,8 +74,6 @@ class Joined:
         once: bool = False,
         listen: Path | None = None,
     ) -> None:
-        if listen is None:
-            split_address(address)
         self.address, self.certs, self.state = address, certs, state
         own = Own.node(certs)
         self.name = own.name
