@@ -1,10 +1,11 @@
 """What training across machines costs: exchanges, rounds with and without secure aggregation, and sums of many clients.
 
-    python benchmarks/flower.py exchange                        an empty exchange with 3 nodes, real Flower processes
-    python benchmarks/flower.py rounds --dimensions 10000,100000,1000000
+    python benchmarks/flower.py exchange --nodes 3,10           an empty exchange, real Flower processes
+    python benchmarks/flower.py rounds --nodes 3,10 --dimensions 10000,100000,1000000       whole rounds, likewise
     python benchmarks/flower.py sums --clients 10,50,200        secure sums alone, in this process: one client's part, the server's
 
-Real processes run on this machine, over loopback and TLS: three holders, three SuperNodes, a SuperLink and the server share its cores.
+Real processes all run on this machine, over TLS: n holders, n SuperNodes, a SuperLink and the server share its cores. Where
+network namespaces can be made every holder has a host of its own, and bytes are also counted at its network card.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -66,88 +68,147 @@ def sums(clients: list[int], dimensions: list[int]) -> None:
             )
 
 
-def deployed(folder: Path, features: int, run) -> None:
-    """Three holders with a few records of so many features, and a server in this process."""
-    from machines import Machines
+class Deployed:
+    """Holders with a few records of so many features, on hosts of their own where namespaces can be made, and a server here.
 
-    from sordino.engines.flower import pki
-    from sordino.engines.flower.control import Link
-    from sordino.engines.flower.grid import OverGrid
-    from sordino.engines.flower.pki import Own
-    from sordino.engines.flower.seals import SignedServer
-    from sordino.engines.flower.serving import nodes_in
-    from sordino.engines.flower.transport import Post
+    Each is a `sordino join`: a resident process with the data, and its SuperNode. The server's SuperLink is a process too.
+    """
 
-    machines = Machines(folder, 3, namespaces=False)
-    pki.make(folder / "pki", [machines.address], ["n1", "n2", "n3"])
-    (folder / "policy.toml").write_text("secure = false\nepsilon = 1e9\n")
-    rng = np.random.Generator(np.random.PCG64(0))
-    for k in (1, 2, 3):
-        x = rng.normal(size=(CLASSES, features)).astype(np.float32)
-        (folder / f"data{k}").mkdir()
-        np.savez(folder / f"data{k}" / "records.npz", x=x, y=np.arange(CLASSES))
-        machines.join(k, "--policy", "policy.toml")
-    certs = folder / "pki" / "server"
-    nodes = nodes_in(certs)
-    link = Link(certs, machines.address, machines.port, folder / "flower", nodes)
-    try:
-        link.open()
-        post = Post(OverGrid(link.grid, link.ids), SignedServer(Own.server(certs), nodes), nodes)
-        post.certificates = nodes
-        machines.until(lambda: len(post.present()) == 3, "the nodes' arrival")
-        run(post)
-    finally:
-        link.close()
-        machines.close()
+    def __init__(self, folder: Path, nodes: int, features: int) -> None:
+        from machines import Machines, namespaces_work
+
+        from sordino.engines.flower import pki
+
+        self.nodes, self.machines = nodes, Machines(folder, nodes, namespaces_work())
+        self.folder, self._home = folder, None
+        pki.make(folder / "pki", [self.machines.address], [f"n{k}" for k in range(1, nodes + 1)])
+        (folder / "policy.toml").write_text("secure = false\nepsilon = 1e9\n")
+        rng = np.random.Generator(np.random.PCG64(0))
+        for k in range(1, nodes + 1):
+            x = rng.normal(size=(CLASSES, features)).astype(np.float32)
+            (folder / f"data{k}").mkdir()
+            np.savez(folder / f"data{k}" / "records.npz", x=x, y=np.arange(CLASSES))
+
+    def __enter__(self) -> Deployed:
+        from sordino.engines.flower.control import Link
+        from sordino.engines.flower.grid import OverGrid
+        from sordino.engines.flower.pki import Own
+        from sordino.engines.flower.seals import SignedServer
+        from sordino.engines.flower.serving import nodes_in
+        from sordino.engines.flower.transport import Post
+
+        certs, machines = self.folder / "pki" / "server", self.machines
+        self.certificates = nodes_in(certs)
+        self._move(f"/var/run/netns/{machines.tag}-0")
+        self.link = Link(certs, "0.0.0.0", machines.port, self.folder / "flower", self.certificates)
+        try:
+            self.link.open()
+            seal = SignedServer(Own.server(certs), self.certificates)
+            self.post = Post(OverGrid(self.link.grid, self.link.ids), seal, self.certificates)
+            for k in range(1, self.nodes + 1):  # a few at a time: each imports PyTorch first
+                machines.join(k, "--policy", "policy.toml")
+                machines.until(lambda k=k: len(self.post.present()) >= k - 2, f"the arrival of node {k - 2}")
+            machines.until(lambda: len(self.post.present()) == self.nodes, "the nodes' arrival")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.link.close()
+        self._move(None)
+        self.machines.close()
+
+    def _move(self, place: str | None) -> None:
+        """Into the network namespace of the server's host, and back."""
+        if not self.machines.apart:
+            return
+        import ctypes
+        import os
+
+        if place is None:
+            if self._home is not None:
+                assert ctypes.CDLL(None).setns(self._home, 0) == 0
+                os.close(self._home)
+            return
+        self._home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        there = os.open(place, os.O_RDONLY)
+        assert ctypes.CDLL(None, use_errno=True).setns(there, 0) == 0, os.strerror(ctypes.get_errno())
+        os.close(there)
+
+    def wire(self) -> tuple[float, float]:
+        """Bytes that went to and came from the holders' hosts, as the network counts them: with TLS, Flower and looks for news."""
+        if not self.machines.apart:
+            return float("nan"), float("nan")
+        down = up = 0
+        for k in range(1, self.nodes + 1):
+            words = ["ip", "-n", f"{self.machines.tag}-0", "-j", "-s", "link", "show", f"v{k}"]
+            (said,) = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+            counted = said.get("stats64") or said["stats"]
+            down, up = down + counted["tx"]["bytes"], up + counted["rx"]["bytes"]
+        return down, up
 
 
-def exchange(count: int) -> None:
+def exchange(nodes: list[int], count: int) -> None:
     from sordino.engines.flower.wire import Parcel
 
-    def run(post) -> None:
+    for n in nodes:
         times = []
-        for _ in range(count + 2):
-            start = time.perf_counter()
-            assert len(post.ask({k: Parcel("hello") for k in range(3)}, 60.0)) == 3
-            times.append(time.perf_counter() - start)
+        with tempfile.TemporaryDirectory() as folder, Deployed(Path(folder), n, 10) as live:
+            for _ in range(count + 2):
+                start = time.perf_counter()
+                assert len(live.post.ask({k: Parcel("hello") for k in range(n)}, 60.0)) == n
+                times.append(time.perf_counter() - start)
         times = times[2:]
         print(
-            f"empty exchange, 3 nodes: median {statistics.median(times):.2f} s, {min(times):.2f} to {max(times):.2f}, n={count}"
+            f"empty exchange, {n} nodes: median {statistics.median(times):.2f} s, {min(times):.2f} to {max(times):.2f}, n={count}",
+            flush=True,
         )
 
-    with tempfile.TemporaryDirectory() as folder:
-        deployed(Path(folder), 10, run)
 
-
-def rounds(dimensions: list[int], count: int) -> None:
+def rounds(nodes: list[int], dimensions: list[int], count: int) -> None:
     from sordino import Plan
     from sordino.engines.flower.federate import federate
 
-    print("| d | secure aggregation | s a round (median) | exchanges | sent down, MB a client | sent up, MB a client |")
-    print("|---|---|---|---|---|---|")
-    for d in dimensions:
-        features = max(1, (d - CLASSES) // CLASSES)
+    print(
+        "| nodes | d | secure aggregation | s a round (median) | exchanges | sent down, MB a client | up | on the wire down | up |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for n in nodes:
+        for d in dimensions:
+            features = max(1, (d - CLASSES) // CLASSES)
+            with tempfile.TemporaryDirectory() as folder, Deployed(Path(folder), n, features) as live:
+                for observer in ("server", "secagg-server"):
+                    plan = Plan(data="bench", clients=n, model="linear", method="dp-fedavg", unit="client", sampling="none",
+                                observer=observer, multiplier=1.0, rounds=count, batch_size=CLASSES)  # fmt: skip
+                    seen: list[tuple] = []  # (asked, sent, received, down, up) after each round
+                    post, asked, inner = live.post, [0], live.post.ask
 
-        def run(post, features=features) -> None:
-            for observer in ("server", "secagg-server"):
-                plan = Plan(data="bench", clients=3, model="linear", method="dp-fedavg", unit="client", sampling="none",
-                            observer=observer, multiplier=1.0, rounds=count, batch_size=CLASSES)  # fmt: skip
-                asked, inner = [0], post.ask
-                post.ask = lambda *a, inner=inner, asked=asked: (asked.__setitem__(0, asked[0] + 1), inner(*a))[1]
-                post.sent = post.received = 0
-                with tempfile.TemporaryDirectory() as out:
-                    result = federate(post, plan, Path(out), classes=CLASSES, certificates=post.certificates)
-                post.ask = inner
-                seconds = statistics.median(row["seconds"] for row in result.metrics)
-                yes = "yes" if observer == "secagg-server" else "no"
-                size, each = features * CLASSES + CLASSES, 3 * count * 1e6
-                print(
-                    f"| {size:,} | {yes} | {seconds:.2f} | {(asked[0] - 3) / count:.1f} "
-                    f"| {post.sent / each:.2f} | {post.received / each:.2f} |"
-                )
+                    def counted(*words, inner=inner, asked=asked):
+                        asked[0] += 1
+                        return inner(*words)
 
-        with tempfile.TemporaryDirectory() as folder:
-            deployed(Path(folder), features, run)
+                    def note(_, seen=seen, asked=asked, post=post, live=live):
+                        seen.append((asked[0], post.sent, post.received, *live.wire()))
+
+                    post.ask = counted
+                    with tempfile.TemporaryDirectory() as out:
+                        result = federate(
+                            post,
+                            plan,
+                            Path(out),
+                            classes=CLASSES,
+                            certificates=live.certificates,
+                            on_round=note,
+                        )
+                    post.ask = inner
+                    # The first round also sets up keys, and is left out of the seconds.
+                    seconds = statistics.median(row["seconds"] for row in result.metrics[1:])
+                    each = [(b - a) / (count - 1) for a, b in zip(seen[0], seen[-1])]
+                    columns = " | ".join(f"{x / n / 1e6:.2f}" for x in each[1:])
+                    yes = "yes" if observer == "secagg-server" else "no"
+                    size = features * CLASSES + CLASSES
+                    print(f"| {n} | {size:,} | {yes} | {seconds:.2f} | {each[0]:.1f} | {columns} |", flush=True)
 
 
 def main() -> None:
@@ -157,15 +218,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("exchange", "rounds", "sums"))
     parser.add_argument("--clients", type=numbers, default=[10, 50, 200])
+    parser.add_argument("--nodes", type=numbers, default=[3])
     parser.add_argument("--dimensions", type=numbers, default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--count", type=int, default=10, help="exchanges or rounds")
     args = parser.parse_args()
     if args.what == "sums":
         sums(args.clients, args.dimensions)
     elif args.what == "exchange":
-        exchange(args.count)
+        exchange(args.nodes, args.count)
     else:
-        rounds(args.dimensions, args.count)
+        rounds(args.nodes, args.dimensions, args.count)
 
 
 if __name__ == "__main__":

@@ -30,9 +30,7 @@ def found(name: str) -> dict[str, Any] | None:
 def share_of_round(speed: dict[str, Any], scale: dict[str, Any]) -> str:
     (round,) = (line["seconds"] for line in speed["workloads"]["w1"]["table"] if line["contender"] == "Sordino")
     parts = (f"{100 * s / round:.1f}% with {kind} noise" for kind, s in scale["privacy"].items())
-    return (
-        f"Clip, noise, account and ledger, one after the other on one core, against a round of W1: {', '.join(parts)}."
-    )
+    return f"Clip, noise, account and ledger take of a round of W1: {', '.join(parts)}."
 
 
 def clipping(w3: dict[str, Any]) -> str:

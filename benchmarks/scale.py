@@ -64,7 +64,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def privacy_share() -> dict[str, float]:
-    """What clip, noise, account and ledger take of a round of W1, from the parts themselves."""
+    """What clip, noise, account and ledger take of a round of W1 with two workers, from the parts themselves."""
+    from sordino.engines.allocator import keep_memory
     from sordino.privacy import events, mechanisms
     from sordino.privacy.bounds import Flat
     from sordino.privacy.filter import ScheduleFilter
@@ -72,7 +73,8 @@ def privacy_share() -> dict[str, float]:
     from sordino.privacy.randomness import source
     from sordino.privacy.release import Private
 
-    size, cohort = 80_202, 10
+    keep_memory()  # as workers and server do
+    size, each = 80_202, 5  # of a cohort of 10 every worker clips half
     bound, event = Flat(1.0), events.gaussian(1.0)
     grid = mechanisms.FixedPoint.for_bound(bound, 100)
     update = np.linspace(-1, 1, size).astype(np.float32)
@@ -86,7 +88,7 @@ def privacy_share() -> dict[str, float]:
                 start = time.perf_counter()
                 ledger.request(event, t if kind == "seeded" else t + 100)
                 codes = np.zeros(size, np.int64)
-                for _ in range(cohort):
+                for _ in range(each):
                     codes += grid.encode(bound.clip(update))
                 noise = source(0, t, -1, "noise", kind == "secure")
                 mechanisms.gaussian(Private(mechanisms.Sum(codes, grid), bound=bound), bound, 1.0, noise)

@@ -288,7 +288,7 @@ def _norms(norms: np.ndarray) -> tuple[np.ndarray, float]:
 def _shrink(v: np.ndarray, factors: Any, order: int = 2) -> np.ndarray:
     """v times factors(|v|). Where squares would leave the range of doubles the norm is measured rescaled."""
     v = _flat(v)
-    largest = float(np.max(np.abs(v), initial=0.0))
+    largest = float(max(v.max(), -v.min())) if v.size else 0.0
     if not math.isfinite(largest) or largest == 0.0:
         return np.zeros_like(v)
     unit = 1.0 if 1e-100 < largest < 1e100 else math.ldexp(1.0, math.frexp(largest)[1] - 1)

@@ -60,19 +60,20 @@ class FixedPoint:
 
     def encode(self, v: np.ndarray) -> np.ndarray:
         """Truncated towards zero: no coordinate, hence no norm, grows."""
-        return self._codes(np.trunc(np.asarray(v, dtype=np.float64) * self.scale))
+        return self._codes(np.asarray(v, dtype=np.float64) * self.scale)
 
     def round(self, v: np.ndarray) -> np.ndarray:
         """Rounded to the nearest point of the grid: for noise, which has no norm to keep."""
-        return self._codes(np.rint(np.asarray(v, dtype=np.float64) * self.scale))
+        scaled = np.asarray(v, dtype=np.float64) * self.scale
+        return self._codes(np.rint(scaled, out=scaled))
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
-        return np.asarray(codes).astype(np.float64) / self.scale
+        return np.asarray(codes) / self.scale
 
     def _codes(self, v: np.ndarray) -> np.ndarray:
-        if not (np.abs(v) < 2.0**62).all():
+        if v.size and not (v.max() < 2.0**62 and v.min() > -(2.0**62)):  # a NaN is neither
             raise BadInput("A value does not fit the fixed-point grid; make the grid for the bound that clips.")
-        return v.astype(np.int64)
+        return v.astype(np.int64)  # towards zero
 
 
 @dataclass(frozen=True, eq=False)
