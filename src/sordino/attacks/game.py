@@ -66,7 +66,7 @@ class Game:
 
     def __init__(self, target: Target, reach: frozenset[Reach]) -> None:
         self._target, self.reach = target, reach
-        self.cast_own, self.judged = target.cast.own, target.cast.judged
+        self._own, self.judged = target.cast.own, target.cast.judged
         self.labels, self.population_labels = target.labels, target.cast.population_labels
         self.plan, self.classes = target.plan, target.cast.federation.classes
 
@@ -84,13 +84,13 @@ class Game:
     def own(self) -> np.ndarray:
         """Numbers of the attacked records that the attacker knows."""
         self._need(Reach.KNOWN)
-        return self.cast_own
+        return self._own
 
     @property
     def own_members(self) -> np.ndarray:
         """Whether each of them is a member."""
         self._need(Reach.KNOWN)
-        return self._target.cast.member[self.cast_own]
+        return self._target.cast.member[self._own]
 
     @property
     def inputs(self) -> np.ndarray:

@@ -25,7 +25,8 @@ from sordino.privacy.randomness import SERVER, stream
 if TYPE_CHECKING:
     from sordino.federation.population import Federation
 
-LEAST = 20  # attacked records of each class, below which nothing can be told
+LEAST = 20  # attacked members, and non-members, below which nothing can be told
+FEW = 5  # members, and non-members, that the attacker must know and be judged on
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,12 @@ def deal(federation: Federation, protocol: Protocol) -> Cast:
     count = min(protocol.records, most) if protocol.records else most
     if count < LEAST:
         raise BadInput(f"only {count} members and non-members can be attacked; at least {LEAST} of each are needed.")
+    known = round(count * protocol.own)
+    if not FEW <= known <= count - FEW:
+        raise BadInput(
+            f"with own {protocol.own:g} the attacker knows {known} of {count} members and is judged on {count - known}; "
+            f"both must be at least {FEW}."
+        )
     members = np.sort(rng.choice(federation.examples, count, replace=False))
     outsiders, population = fresh[:count], np.sort(fresh[len(fresh) - reserve :])
     order = rng.permutation(2 * count)
@@ -111,7 +118,7 @@ def deal(federation: Federation, protocol: Protocol) -> Cast:
     own = np.zeros(2 * count, bool)
     for kind in (True, False):
         mine = rng.permutation(np.flatnonzero(member == kind))
-        own[mine[: int(round(count * protocol.own))]] = True
+        own[mine[:known]] = True
     return Cast(
         federation=federation,
         member=member,

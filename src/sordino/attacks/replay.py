@@ -47,10 +47,10 @@ class Tamper:
 class Uncharged:
     """In place of a ledger: a replay is charged to nobody."""
 
-    def resume(self, *_: Any) -> None:
+    def resume(self, *_: Any, **__: Any) -> None:
         return None
 
-    def request(self, *_: Any) -> None:
+    def request(self, *_: Any, **__: Any) -> None:
         return None
 
 

@@ -143,7 +143,7 @@ def verdict(rows: Sequence[dict[str, Any]]) -> str:
     said = [line["informative"] for line in rows]
     if not said or all(one is None for one in said):
         return "No undefended control was attacked, so a low AUC carries no information about the defence."
-    failed = [line["attack"] for line in rows if line["informative"] is False]
+    failed = [line["attack"] for line in rows if not line["informative"]]  # or could not be played there
     if len(failed) == len(said):
         return (
             "The undefended control resists these attacks too, so this table carries no information about the defence."

@@ -24,7 +24,7 @@ from sordino.attacks.rows import Guarantee, play, private, ranked, verdict, with
 from sordino.attacks.shadows import Make, Say, quiet
 from sordino.attacks.table import Entry, entry
 from sordino.attacks.target import Target
-from sordino.errors import BadInput
+from sordino.errors import BadInput, whole
 from sordino.plan import Plan
 from sordino.privacy.words import Observer, Relation, Unit, Variant
 
@@ -46,6 +46,11 @@ class Settings:
     workers: int = 0
     fresh: bool = False  # do not take lines from an earlier table
 
+    def __post_init__(self) -> None:
+        whole(0, workers=self.workers)
+        whole(2, references=2 if self.references is None else self.references)
+        whole(1, shadows=1 if self.shadows is None else self.shadows)
+
     def changes(self, one: Entry) -> dict[str, Any]:
         if one.models == "reference" and self.references is not None:
             return {"models": self.references}
@@ -65,18 +70,25 @@ def attack_run(
 ) -> dict[str, Any]:
     """Attack the run in `folder`; the table as plain data, also kept there.
 
+    An attack that this run does not allow (its view was not kept and cannot be had again) is named under `refused`, with
+    the reason; it is an error if no attack is left.
+
     Runs of your own model or data need them again: `make(seed)` gives a fresh model, `federation` is the population.
     """
     settings = settings or Settings()
     folder = Path(folder)
     chosen = ranked([one if isinstance(one, Entry) else entry(one) for one in attacks])
     run = _open(folder, make, federation, settings, say)
-    rows = _rows(run, folder, chosen, settings, "")
-    control = _control(run, folder, chosen, settings, say)
+    rows, refused = _rows(run, folder, chosen, settings)
+    if not rows:
+        raise BadInput(refused[0]["why"])
+    left = [one for one in chosen if one.name in {line["attack"] for line in rows}]
+    control = _control(run, folder, left, settings, say)
     rows = with_control(rows, rows if not private(run.guarantee) else control)
     table = {
         "run": str(folder),
         "results": rows,
+        "refused": refused,
         "verdict": verdict(rows),
         "epsilon": run.guarantee.epsilon if private(run.guarantee) else "inf",
         "delta": run.guarantee.delta,
@@ -170,19 +182,26 @@ def _guarantee(statement: dict[str, Any]) -> Guarantee:
 # ---- lines, and where they are kept ----------------------------------------------------------------------------------
 
 
-def _rows(run: Opened, folder: Path, chosen: Sequence[Entry], settings: Settings, prefix: str) -> list[dict[str, Any]]:
+def _rows(
+    run: Opened, folder: Path, chosen: Sequence[Entry], settings: Settings
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """A line for each attack that could be played, and the reasons of those that could not."""
     kept = {} if settings.fresh else {line.get("key"): line for line in _read(folder).get("results", [])}
-    rows = []
+    rows, refused = [], []
     for i, one in enumerate(chosen):
-        run.target.say(f"{prefix}attacks", i, len(chosen))
+        run.target.say("attacks", i, len(chosen))
         key = _line_key(run, one, settings)
         line = kept.get(key)
         if line is None:
-            line = play(run.target, one, run.guarantee, **settings.changes(one)) | {"key": key}
+            try:
+                line = play(run.target, one, run.guarantee, **settings.changes(one)) | {"key": key}
+            except BadInput as error:
+                refused.append({"attack": one.name, "why": str(error)})
+                continue
             _write(folder, _merged(folder, [line]))  # at once: an interruption costs one attack
         rows.append({name: value for name, value in line.items() if name not in ("control_auc", "informative")})
-    run.target.say(f"{prefix}attacks", len(chosen), len(chosen))
-    return rows
+    run.target.say("attacks", len(chosen), len(chosen))
+    return rows, refused
 
 
 def _line_key(run: Opened, one: Entry, settings: Settings) -> str:
@@ -241,7 +260,7 @@ def _control(
         raise BadInput(
             f"the control {where} is private itself; give the run of a method without noise, such as fedavg."
         )
-    rows = _rows(opened, where, chosen, settings, "")
+    rows, _ = _rows(opened, where, chosen, settings)
     _keep(where, {"run": str(where), "results": rows})
     return rows
 

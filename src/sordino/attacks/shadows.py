@@ -16,6 +16,8 @@ import hashlib
 import json
 import multiprocessing
 import os
+import shutil
+import signal
 import sys
 import tempfile
 import traceback
@@ -179,11 +181,18 @@ def train_all(
 
 def _trained(todo: list[tuple[Job, Path]], make: Make, plan: Plan, workers: int):
     """Train side by side; yields once for each model that is done."""
-    if workers < 2 or len(todo) < 2 or sys.platform != "linux":
-        for job, file in todo:
-            _train(job, file, make, plan)
-            yield
+    if not todo:
         return
+    with tempfile.TemporaryDirectory(dir=todo[0][1].parent, prefix=".") as scratch:
+        if workers < 2 or len(todo) < 2 or sys.platform != "linux":
+            for job, file in todo:
+                _train(job, file, make, plan, Path(scratch))
+                yield
+        else:
+            yield from _side_by_side(todo, make, plan, workers, Path(scratch))
+
+
+def _side_by_side(todo: list[tuple[Job, Path]], make: Make, plan: Plan, workers: int, scratch: Path):
     context = multiprocessing.get_context("fork")
     waiting = list(todo)
     running: dict[Any, Any] = {}
@@ -191,53 +200,55 @@ def _trained(todo: list[tuple[Job, Path]], make: Make, plan: Plan, workers: int)
         while waiting or running:
             while waiting and len(running) < workers:
                 job, file = waiting.pop(0)
-                process = context.Process(target=_child, args=(job, file, make, plan), daemon=True)
+                process = context.Process(target=_child, args=(job, file, make, plan, scratch), daemon=True)
                 process.start()
                 running[process.sentinel] = (process, job, file)
             for sentinel in wait(list(running)):
                 process, job, file = running.pop(sentinel)
                 process.join()
                 if not file.exists():
-                    raise SordinoError(f"training {job.name} for the attack failed: {_why(file, process.exitcode)}")
+                    raise SordinoError(
+                        f"training {job.name} for the attack failed: {_why(scratch / job.name, process.exitcode)}"
+                    )
                 yield
     finally:
         for process, _, _ in running.values():
             process.kill()
+        for process, _, _ in running.values():
+            process.join()  # or it would go on writing to what is about to be thrown away
 
 
-def _child(job: Job, file: Path, make: Make, plan: Plan) -> None:
+def _child(job: Job, file: Path, make: Make, plan: Plan, scratch: Path) -> None:
     import torch
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is for the parent, which ends its children
     torch.set_num_threads(1)  # forked: no other number is safe
     try:
-        _train(job, file, make, plan)
+        _train(job, file, make, plan, scratch)
         os._exit(0)
     except BaseException as error:  # noqa: BLE001 - the parent tells
-        file.with_suffix(".failed").write_text(f"{error}\n{traceback.format_exc()}")
+        (scratch / f"{job.name}.failed").write_text(f"{error}\n{traceback.format_exc()}")
         os._exit(1)
 
 
-def _why(file: Path, code: int | None) -> str:
-    told = file.with_suffix(".failed")
+def _why(run: Path, code: int | None) -> str:
+    told = run.with_suffix(".failed")
     if not told.exists():
         return f"its process ended with code {code}, most likely for want of memory; use fewer workers."
-    sentence = told.read_text().split("\n", 1)[0]
-    told.unlink()
-    return sentence
+    return told.read_text().split("\n", 1)[0]
 
 
-def _train(job: Job, file: Path, make: Make, plan: Plan) -> None:
+def _train(job: Job, file: Path, make: Make, plan: Plan, scratch: Path) -> None:
     """One whole run in a folder that is thrown away; only its weights are kept."""
     from sordino.clients.flat import Flat
     from sordino.engines import Speed
     from sordino.federation.training import train
 
     speed = Speed("in-process", evaluate_every=plan.rounds, checkpoint_every=plan.rounds)
-    with tempfile.TemporaryDirectory(dir=file.parent, prefix=".") as scratch:
-        result = train(
-            make(job.seed), job.build(), plan.replace(seed=job.seed, canaries=0), out=Path(scratch) / "run", speed=speed
-        )
-        save_theta(file, Flat(result.model).vector().numpy())
+    own = plan.replace(seed=job.seed, canaries=0)
+    result = train(make(job.seed), job.build(), own, out=scratch / job.name, speed=speed)
+    save_theta(file, Flat(result.model).vector().numpy())
+    shutil.rmtree(scratch / job.name, ignore_errors=True)
 
 
 def save_theta(file: Path, theta: np.ndarray) -> None:

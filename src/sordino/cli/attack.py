@@ -126,7 +126,8 @@ def text(table: dict[str, Any]) -> str:
             f"{row['attack']:<24} {row['auc']:>6.3f} {f'{low:.3f} to {high:.3f}':>15} {row['auc_ceiling']:>8.4g} "
             f"{row['tpr_at_1pct']:>7.1%} {row['tpr_at_0.1pct']:>7.1%} {row['asr']:>6.1%} {control:>8}"
         )
-    return "\n".join([*lines, "", table["verdict"], *_notes(table["results"])])
+    refused = [f"  {one['attack']} was not possible: {one['why']}" for one in table["refused"]]
+    return "\n".join([*lines, "", table["verdict"], *refused, *_notes(table["results"])])
 
 
 def _notes(rows: list[dict[str, Any]]) -> list[str]:

@@ -40,6 +40,8 @@ class Rmia:
             raise BadInput(
                 "rmia compares with population records, and fewer than 10 are left; use a larger test split."
             )
+        if self.models < 2:
+            raise BadInput(f"{self.models} reference model leaves half of the records without one; train at least 2.")
         references = game.references(self.models)
         known = np.stack([features.confidence(each, game.labels) for each in references.logits])
         around = np.stack([features.confidence(each, game.population_labels) for each in references.population])
