@@ -79,6 +79,17 @@ def test_a_plan_against_the_policy_is_refused_before_anything_is_sent(tmp_path):
     hall.close()
 
 
+def test_what_one_holder_refuses_costs_the_others_nothing(tmp_path):
+    hall = Hall(toy(clients=3), tmp_path / "holders")
+    hall.holders["n2"].policy = dataclasses.replace(ANYTHING, units=("example",))
+    taps = {name: Tap(hall, name) for name in hall.names}
+    with pytest.raises(Refused, match="n2 refuses: unit client is not allowed"):
+        hall.train(plan(), tmp_path / "run")
+    for name, holder in hall.holders.items():
+        assert taps[name].of("propose") and not taps[name].of("enrol") and not holder.allowance.runs
+    hall.close()
+
+
 def test_a_spent_budget_refuses_whatever_the_server_says(tmp_path):
     """Two runs fit the allowance, the third does not, though each would by itself."""
     first = plan(multiplier=8.0)

@@ -12,4 +12,5 @@ local      the socket between a holder and Flower's client app
 apps       Flower's ServerApp and ClientApp, both thin
 superlink, supernode, control    Flower's own processes, and how they are started and asked
 serving, joining                 what `sordino serve` and `sordino join` do
+tidings    what a node's log means, in a sentence for its operator
 """

@@ -54,13 +54,13 @@ class Allowance:
     def delta(self) -> float:
         return _up(sum((Fraction(d) for _, d in self.runs.values()), Fraction(0)))
 
-    def reserve(self, run: str, epsilon: float, delta: float, policy: Policy) -> None:
-        """Set aside what this run can come to at most; again for the same run costs nothing."""
+    def check(self, run: str, epsilon: float, delta: float, policy: Policy) -> bool:
+        """Whether this run has its reservation already; refused if it has none and there is no room for one."""
         standing = self.runs.get(run)
         if standing is not None:
             if standing != (epsilon, delta):
                 raise Refused("this run was reserved with another epsilon; a run cannot change its plan.")
-            return
+            return True
         spent = Fraction(self.epsilon) + Fraction(epsilon)
         if (
             spent > Fraction(policy.epsilon) * Fraction(1 + 1e-9)
@@ -70,6 +70,12 @@ class Allowance:
                 f"epsilon {epsilon:.4g} and delta {delta:g} would be spent on top of {self.epsilon:.4g} and "
                 f"{self.delta:g}, and {policy.epsilon:g} and {policy.delta:g} are allowed here in all."
             )
+        return False
+
+    def reserve(self, run: str, epsilon: float, delta: float, policy: Policy) -> None:
+        """Set aside what this run can come to at most; again for the same run costs nothing."""
+        if self.check(run, epsilon, delta, policy):
+            return
         row = {"seq": len(self.runs), "kind": "reserve", "run": run, "epsilon": epsilon, "delta": delta}
         line, digest = lines.seal(row, self._hash)
         with lines.told(self.path):

@@ -6,6 +6,7 @@ dies it is started again and the nodes are admitted again; nothing that matters 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
@@ -62,7 +63,8 @@ class Link:
 
     @property
     def here(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        """As this machine itself reaches it. To its other callers the SuperLink shows the nodes' interface only."""
+        return f"{'127.0.0.1' if self.host == '0.0.0.0' else self.host}:{self.port}"
 
     # ---- the process -----------------------------------------------------------------------------
 
@@ -122,8 +124,15 @@ class Link:
                 with socket.create_server(("" if self.host == "0.0.0.0" else self.host, self.port)):
                     return
             except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror
+                    raise SordinoError(
+                        f"{self.host}:{self.port} is not to be had on this machine ({why}); give another --address."
+                    ) from None
                 if time.monotonic() > limit:
-                    raise SordinoError(f"port {self.port} on {self.host} cannot be had ({error.strerror}).") from None
+                    raise SordinoError(
+                        f"another program listens on port {self.port}; give another --address."
+                    ) from None
                 time.sleep(0.2)
 
     def _await_health(self) -> None:

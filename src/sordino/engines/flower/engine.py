@@ -120,9 +120,13 @@ class Remote:
         need = min(wanted, self._need(wanted))
         limit = time.monotonic() + self.patience.wait
         short = time.monotonic() + min(self.patience.wait, 20.0)  # a little longer, for those who could still come
+        told = -1
         while True:
             self._look_again()
             count = len(set(self.post.present()) - self._late)
+            if count < need and count != told:
+                log.info("waiting for clients: %d of %d are there, %d are needed", count, wanted, need)
+                told = count
             if count >= wanted or count >= need and time.monotonic() > short:
                 return
             if time.monotonic() > limit:

@@ -72,12 +72,15 @@ def federate(
         "certificates": dict(certificates or {}),
     }
 
-    def enrol(clients: Sequence[int]) -> None:
-        said = post.ask({k: Parcel("enrol", enrolment) for k in clients}, patience.deadline)
+    def put(kind: str, clients: Sequence[int]) -> dict[int, Parcel]:
+        said = post.ask({k: Parcel(kind, enrolment) for k in clients}, patience.deadline)
         refused = {post.names[k]: p.head.get("said") or p.head.get("class") for k, p in post.problems.items()}
         if refused:
             raise Refused(" ".join(f"{name} refuses: {why}" for name, why in refused.items()))
-        for k in said:
+        return said
+
+    def enrol(clients: Sequence[int]) -> None:
+        for k in put("enrol", clients):
             log.info("%s is enrolled", post.names[k])
 
     def start(model: Any, federation: Part, plan: Plan, rule: Any, speed: Speed, loss: Any) -> tuple:
@@ -90,6 +93,8 @@ def federate(
         engine.scoring.theta, engine.simulated = engine.theta, simulated
         return engine, Elsewhere(), theta
 
+    if not resume:
+        put("propose", post.present())  # before anyone has set a budget aside
     enrol(post.present())
     federation = Part.seen_by_server(facts, test)
     model = build(plan.model, facts.shape, facts.classes, plan.seed)
@@ -106,7 +111,10 @@ def _greet(post: Post, plan: Plan, classes: int, normalise: Normalise | None, pa
     while len(said) < len(post.names):
         missing = [k for k in post.present() if k not in said]
         if missing:
-            said |= post.ask({k: Parcel("hello") for k in missing}, min(60.0, patience.deadline))
+            new = post.ask({k: Parcel("hello") for k in missing}, min(60.0, patience.deadline))
+            for k, hello in new.items():
+                said[k] = hello
+                log.info("%s is there (%d of %d)", post.names[k], len(said), len(post.names))
         if len(said) < len(post.names):
             if time.monotonic() > limit:
                 absent = ", ".join(name for k, name in enumerate(post.names) if k not in said)

@@ -5,7 +5,8 @@ to this holder's own log; the server is told the class of the error and who had 
 refusal, whose sentence is written for the other side.
 
     hello     what is public about this holder: name, number of records, shape of one
-    enrol     a plan: checked against the policy, reserved in the allowance; or refused
+    propose   a plan: checked against the policy and what is left of the allowance; or refused
+    enrol     the same plan, once nobody has refused it: checked again, and reserved in the allowance
     keys, letters, confirm, reveal    secure aggregation (see `sordino.secagg.member`)
     work      a phase of a round: granted, computed, masked, sent
     done      the run is over; its statement is kept
@@ -38,6 +39,7 @@ from sordino.privacy.words import Observer
 from sordino.rules.query import is_raw
 from sordino.secagg.member import Member
 from sordino.secagg.roster import NOBODY, Advert, Identity, Roster
+from sordino.terms import Terms
 
 VERSION = 1
 log = logging.getLogger("sordino.holder")
@@ -86,6 +88,7 @@ class Holder:
     def _dispatch(self, asked: Parcel) -> Parcel:
         steps: dict[str, Callable[[Parcel], Parcel]] = {
             "hello": self._hello,
+            "propose": self._propose,
             "enrol": self._enrol,
             "keys": self._keys,
             "letters": self._letters,
@@ -100,7 +103,10 @@ class Holder:
 
     def _problem(self, asked: Parcel, error: Exception) -> Parcel:
         told = isinstance(error, errors.SordinoError)
-        log.error("%s message: %s: %s", asked.kind, type(error).__name__, error, exc_info=None if told else error)
+        if told:
+            log.error("a message (%s) was refused: %s", asked.kind, error)
+        else:
+            log.error("a message (%s) failed: %s: %s", asked.kind, type(error).__name__, error, exc_info=error)
         said = str(error) if isinstance(error, (Refused, errors.BudgetRefused)) else ""
         return Parcel("problem", {"class": type(error).__name__, "client": self.name, "said": said})
 
@@ -121,7 +127,25 @@ class Holder:
         facts = {"name": self.name, "version": VERSION, "records": len(y), "shape": list(x.shape[1:])}
         return Parcel("hello", {**facts, "type": np.asarray(x).dtype.str, "simulated": self.simulated})
 
+    def _propose(self, asked: Parcel) -> Parcel:
+        """Nothing is set aside yet: another holder may refuse, and then nobody should have paid."""
+        run, _, terms = self._agreeable(asked)
+        if terms.proven:
+            self.allowance.check(run, terms.spent.epsilon, terms.plan.delta, self.policy)
+        return Parcel("agreed")
+
     def _enrol(self, asked: Parcel) -> Parcel:
+        run, plain, terms = self._agreeable(asked)
+        if terms.proven:
+            self.allowance.reserve(run, terms.spent.epsilon, terms.plan.delta, self.policy)
+        self._folder(run).mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_json(self._folder(run) / "enrolment.json", plain)
+        self._begin(run, plain)
+        log.info("enrolled in run %s: %s, epsilon %.4g", run, terms.plan.method, terms.spent.epsilon)
+        return Parcel("enrolled", {"epsilon": terms.spent.epsilon if terms.proven else None})
+
+    def _agreeable(self, asked: Parcel) -> tuple[str, dict[str, Any], Terms]:
+        """A run and its terms, if the policy allows them."""
         run, plain = asked.get("run", str), {k: asked.get(k, dict) for k in ("plan", "facts")}
         plain |= {"names": asked.get("names", list), "certificates": asked.get("certificates", dict)}
         if not run.isalnum() or len(run) > 64:
@@ -129,16 +153,9 @@ class Holder:
         kept = self._folder(run) / "enrolment.json"
         if kept.exists() and json.loads(kept.read_text()) != plain:
             raise Refused("this run was enrolled with another plan; a run cannot change its plan.")
-        plan, facts = Plan.from_json(plain["plan"]), Facts.from_json(plain["facts"])
-        terms = terms_of(plan, facts)
+        terms = terms_of(Plan.from_json(plain["plan"]), Facts.from_json(plain["facts"]))
         self.policy.check(terms)
-        if terms.proven:
-            self.allowance.reserve(run, terms.spent.epsilon, plan.delta, self.policy)
-        self._folder(run).mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_json(kept, plain)
-        self._begin(run, plain)
-        log.info("enrolled in run %s: %s, epsilon %.4g", run, plan.method, terms.spent.epsilon)
-        return Parcel("enrolled", {"epsilon": terms.spent.epsilon if terms.proven else None})
+        return run, plain, terms
 
     def _begin(self, run: str, plain: dict[str, Any]) -> Enrolled:
         if run in self._runs:

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 from sordino.data.check import Pair
@@ -25,23 +24,10 @@ from sordino.engines.flower.local import SOCKET, Listener
 from sordino.engines.flower.pki import Own
 from sordino.engines.flower.policy import Policy
 from sordino.engines.flower.seals import SignedHolder
+from sordino.engines.flower.tidings import Tidings
 from sordino.errors import BadInput
 
 log = logging.getLogger("sordino.holder")
-REASONS = (
-    (
-        "code: 2004",
-        "the server refuses this node: its key is not admitted there, or is still in use by a node that went away",
-    ),
-    ("code: 2001", "the server does not know this node's key"),
-    ("certificate has expired", "the server's certificate has expired"),
-    ("mismatch, certificate is not valid for", "the server's certificate is made out to another name or address"),
-    (
-        "CERTIFICATE_VERIFY_FAILED",
-        "the server's certificate is not to be trusted: another authority than that of ca.crt signed it",
-    ),
-    ("Connection refused", "nothing listens at the server's address"),
-)
 
 
 def own_records(path: Path, name: str, label: str | None = None) -> Pair:
@@ -106,14 +92,13 @@ class Joined:
 
     def _keep(self) -> None:
         """Run the node, and run it again."""
-        said = ""
+        log_file = self.state / "supernode.log"
+        tidings = Tidings(self.address, log_file)
         while not self.stop.is_set():
-            log_file = self.state / "supernode.log"
-            start = log_file.stat().st_size if log_file.exists() else 0
+            tidings.begin()
             self._process = self._start(log_file)
-            began = time.monotonic()
-            while self._process.poll() is None and not self.stop.is_set():
-                self.stop.wait(0.2)
+            while self._process.poll() is None and not self.stop.wait(0.5):
+                self._tell(tidings.look())
             if self._process.poll() is None:
                 self._process.terminate()  # lets it say goodbye; a node that is killed is refused for a minute
                 try:
@@ -122,12 +107,12 @@ class Joined:
                     self._process.kill()
                     self._process.wait()
                 return
-            tail = log_file.read_bytes()[start:].decode(errors="replace")
-            why = next((text for sign, text in REASONS if sign in tail), f"it ended; see {log_file}")
-            if why != said or time.monotonic() - began > 60:
-                log.error("node %s: %s; trying again", self.name, why)
-            said = why
+            self._tell(tidings.end())
             self.stop.wait(2.0)
+
+    def _tell(self, said: str | None) -> None:
+        if said is not None:
+            log.info("%s", said)
 
     def _start(self, log_file: Path) -> subprocess.Popen[bytes]:
         secret = self._place / "secret"

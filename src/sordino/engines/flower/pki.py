@@ -180,7 +180,10 @@ class Own:
             key = read((folder / f"{kind}.key").read_bytes(), None)
         except (OSError, ValueError) as error:
             raise BadInput(f"{folder} has no usable keys ({error}); make them with: sordino certs.") from None
-        name, public = check(certificate, authority, usage)
+        try:
+            name, public = check(certificate, authority, usage)
+        except Untrusted as error:
+            raise Untrusted(f"the folder {folder} cannot be used: {error}") from None
         if _spki(public) != _spki(key.public_key()):
             raise BadInput(f"{folder}/{kind}.key is not the key of {folder}/{kind}.crt; take both from one folder.")
         return cls(name, key, certificate, authority)

@@ -2,7 +2,8 @@
 
 Flower 1.41 serves the interface of nodes, that of run control and that of running apps on one port, and the last two ask
 nobody for a password: whoever holds the authority's certificate could list and start runs. Here they answer to this machine
-alone. Start it with the arguments of flower-superlink: ``python -m sordino.engines.flower.superlink ...``
+alone. Nodes that come before the server has admitted anyone are asked to wait, instead of being refused and having to start
+again. Start it with the arguments of flower-superlink: ``python -m sordino.engines.flower.superlink ...``
 """
 
 from __future__ import annotations
@@ -13,26 +14,33 @@ from typing import Any
 
 from sordino.engines.flower.watching import follow_parent, log_to_stderr
 
-ALLOWED = ("/v1/fleet/", "/health")
+FLEET, HEALTH = "/v1/fleet/", "/health"
+BEGINS = "/v1/control/start-run"  # comes after all nodes have been admitted
 HERE = ("127.0.0.1", "::1")
 log = logging.getLogger("sordino.superlink")
 
 
 class FleetOnly:
-    """The outermost layer of the server: callers from elsewhere see nothing but the nodes' interface."""
+    """The outermost layer of the server: callers from elsewhere see nothing but the nodes' interface, once there is a run."""
 
     def __init__(self, app: Any) -> None:
-        self.app = app
+        self.app, self._open = app, False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] in ("http", "websocket"):
+            from starlette.responses import PlainTextResponse
+
             caller = (scope.get("client") or ("unknown", 0))[0]
             path = scope["path"]
-            if caller not in HERE and not (path == ALLOWED[1] or path.startswith(ALLOWED[0])):
-                from starlette.responses import PlainTextResponse
-
+            # Where it listens at one address only, this machine calls from that very address.
+            own = (scope.get("server") or (None, 0))[0]
+            if caller not in (*HERE, own) and not (path == HEALTH or path.startswith(FLEET)):
                 log.warning("refused %s to %s", path, caller)
                 await PlainTextResponse("not found", 404)(scope, receive, send)
+                return
+            self._open = self._open or path == BEGINS
+            if path.startswith(FLEET) and not self._open:
+                await PlainTextResponse("not yet", 503)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 

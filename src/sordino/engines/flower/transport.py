@@ -82,7 +82,8 @@ class Post:
             self.received += reply.size
             if reply.kind == "problem":
                 self.problems[k] = reply
-                log.error("%s had a problem: %s %s", name, reply.head.get("class"), reply.head.get("said", ""))
+                said = reply.head.get("said") or f"{reply.head.get('class')}; its own log says more"
+                log.error("%s had a problem: %s", name, " ".join(str(said).split()))
             else:
                 good[k] = reply
         return good
