@@ -26,6 +26,7 @@ import numpy as np
 from sordino.audit import canaries as who
 from sordino.audit import watching
 from sordino.audit.canaries import Canaries
+from sordino.audit.noted import Noted
 from sordino.audit.records import KINDS, Records
 from sordino.clients.request import GIVE, Request
 from sordino.clients.whole import WholeUpdates
@@ -36,8 +37,7 @@ from sordino.privacy.bounds import Bound
 from sordino.privacy.randomness import SERVER, stream
 from sordino.privacy.release import Private
 from sordino.privacy.words import Noise, Relation, Unit
-from sordino.rules.base import Asked, Rule, Seen, State
-from sordino.rules.query import Answer
+from sordino.rules.base import Rule, Seen, State
 from sordino.terms import Terms
 
 if TYPE_CHECKING:
@@ -123,23 +123,15 @@ class Inserted:
         watching.write(self.folder, content | found)
 
 
-class _Watching:
+class _Watching(Noted):
     """The plan's rule; what it observes is noted for the audit."""
 
     def __init__(self, rule: Rule, inserted: Inserted) -> None:
-        self.rule, self.inserted = rule, inserted
+        super().__init__(rule)
+        self.inserted = inserted
         self.denominator = inserted.terms.denominator(np.arange(0))
 
-    def init(self) -> State:
-        return self.rule.init()
-
-    def query(self, state: State) -> Asked:
-        return self.rule.query(state)
-
-    def bound(self, state: State, answer: Answer | None) -> Bound:
-        return self.rule.bound(state, answer)
-
-    def observe(self, state: State, seen: Seen) -> State:
+    def note(self, state: State, seen: Seen) -> None:
         plan, watch = self.inserted.plan, self.inserted.watch
         if plan.noise != Noise.LOCAL:
             visible = None
@@ -147,7 +139,6 @@ class _Watching:
                 visible = self.inserted.canaries.cohort(plan, seen.round, watch.rate)
             total = watching.in_sum_space(seen.mean, seen.bound) * self.denominator
             watch.note(seen.round, total, seen.bound, np.asarray(seen.noise) * self.denominator, visible)
-        return self.rule.observe(state, seen)
 
 
 class _CanaryEngine:

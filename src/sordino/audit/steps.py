@@ -13,13 +13,13 @@ import numpy as np
 import torch
 
 from sordino.audit import watching
+from sordino.audit.noted import Noted
 from sordino.clients.dpsgd import LocalSteps
 from sordino.clients.pooled import record_rate
 from sordino.clients.request import Request
 from sordino.federation import sampling
 from sordino.privacy.bounds import Bound
-from sordino.rules.base import Asked, Rule, Seen, State
-from sordino.rules.query import Answer
+from sordino.rules.base import Rule, Seen, State
 
 if TYPE_CHECKING:
     from sordino.audit.inserting import Inserted
@@ -69,27 +69,18 @@ class _Directions:
         return total, np.zeros(0)
 
 
-class _Watched:
+class _Watched(Noted):
     """The plan's rule; what each step releases is noted for the audit."""
 
     def __init__(self, rule: Rule, steps: CanarySteps) -> None:
-        self.rule, self.steps = rule, steps
+        super().__init__(rule)
+        self.steps = steps
 
-    def init(self) -> State:
-        return self.rule.init()
-
-    def query(self, state: State) -> Asked:
-        return self.rule.query(state)
-
-    def bound(self, state: State, answer: Answer | None) -> Bound:
-        return self.rule.bound(state, answer)
-
-    def observe(self, state: State, seen: Seen) -> State:
+    def note(self, state: State, seen: Seen) -> None:
         steps, inserted = self.steps, self.steps.inserted
         mine = np.arange(inserted.canaries.count) // steps.size == steps.holder
         total = watching.in_sum_space(seen.mean, seen.bound) * steps.units
         inserted.watch.note(seen.round, total, seen.bound, np.asarray(seen.noise) * steps.units, mine)
-        return self.rule.observe(state, seen)
 
 
 class _Slots:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from sordino.audit.noted import Noted
 from sordino.audit.scripted import TARGET, NoLedger, Parts, Script, Scripted, Without, linear_loss, tiny
 from sordino.clients.site import Site
 from sordino.engines import make_work
@@ -33,8 +34,8 @@ from sordino.methods import Setting
 from sordino.plan import Plan
 from sordino.privacy.bounds import Bound, Coordinates
 from sordino.privacy.words import Noise, Relation, Sampling, Unit
-from sordino.rules.base import Asked, Rule, Seen, State
-from sordino.rules.query import Answer, Query, is_raw
+from sordino.rules.base import Rule, Seen, State
+from sordino.rules.query import Query, is_raw
 from sordino.terms import Public, settle
 
 
@@ -151,25 +152,14 @@ class Stage:
         return np.zeros(0) if is_raw(query) else query.encode(np.array([norm]), bound.size)
 
 
-class _Recorder:
+class _Recorder(Noted):
     """The plan's rule, with a note of everything that is released."""
 
     def __init__(self, rule: Rule, stage: Stage) -> None:
-        self.rule, self.stage = rule, stage
+        super().__init__(rule)
+        self.stage = stage
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.rule, name)  # settings of its own that clients read
-
-    def init(self) -> State:
-        return self.rule.init()
-
-    def query(self, state: State) -> Asked:
-        return self.rule.query(state)
-
-    def bound(self, state: State, answer: Answer | None) -> Bound:
-        return self.rule.bound(state, answer)
-
-    def observe(self, state: State, seen: Seen) -> State:
+    def note(self, state: State, seen: Seen) -> None:
         stage = self.stage
         messages = getattr(stage.work, "messages", [])
         before, beside = self.rule.query(state)
@@ -191,7 +181,6 @@ class _Recorder:
         shift = stage.shift(seen.round, seen.bound)
         stage.releases.append(Release(value, shift, std, seen.bound.size, queries, others))
         messages.clear()
-        return self.rule.observe(state, seen)
 
 
 def exposed(plan: Plan) -> float:

@@ -5,35 +5,14 @@ to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sordino.privacy.bounds import Automatic, Bound
-from sordino.rules.base import NOTHING, Asked, Seen, State
-from sordino.rules.query import Answer
+from sordino.privacy.bounds import Automatic
+from sordino.rules.fixed import Fixed
 
 if TYPE_CHECKING:
     from sordino.methods import Setting
 
 
-@dataclass(frozen=True)
-class AutomaticClipping:
-    """Always the same scaling."""
-
-    limit: Automatic
-
-    def init(self) -> State:
-        return {}
-
-    def query(self, state: State) -> Asked:
-        return NOTHING
-
-    def bound(self, state: State, answer: Answer | None) -> Bound:
-        return self.limit
-
-    def observe(self, state: State, seen: Seen) -> State:
-        return state
-
-
-def certified(setting: Setting, *, gamma: float = 0.01) -> AutomaticClipping:
-    return AutomaticClipping(Automatic(setting.plan.bound, gamma))
+def certified(setting: Setting, *, gamma: float = 0.01) -> Fixed:
+    return Fixed(Automatic(setting.plan.bound, gamma))

@@ -18,31 +18,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from sordino.privacy.bounds import Bound, Grouped
-from sordino.rules.base import NOTHING, Asked, Seen, State
-from sordino.rules.query import Answer
+from sordino.privacy.bounds import Grouped
+from sordino.rules.fixed import Fixed
 
 if TYPE_CHECKING:
     from sordino.methods import Setting
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Always the same groups, and the same bounds."""
-
-    limit: Grouped
-
-    def init(self) -> State:
-        return {}
-
-    def query(self, state: State) -> Asked:
-        return NOTHING
-
-    def bound(self, state: State, answer: Answer | None) -> Bound:
-        return self.limit
-
-    def observe(self, state: State, seen: Seen) -> State:
-        return state
 
 
 @dataclass(frozen=True)
@@ -58,12 +38,12 @@ class EvenlyNoised(Grouped):
         return {"kind": self.kind, "sizes": list(self.sizes), "bounds": list(self.bounds)}
 
 
-def certified(setting: Setting) -> Groups:
-    return Groups(Grouped(setting.sizes, _equal(setting)))
+def certified(setting: Setting) -> Fixed:
+    return Fixed(Grouped(setting.sizes, _equal(setting)))
 
 
-def published(setting: Setting) -> Groups:
-    return Groups(EvenlyNoised(setting.sizes, _equal(setting)))
+def published(setting: Setting) -> Fixed:
+    return Fixed(EvenlyNoised(setting.sizes, _equal(setting)))
 
 
 def _equal(setting: Setting) -> tuple[float, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sordino.errors import positive
 from sordino.privacy.bounds import L1, Bound, Flat
 from sordino.rules.base import NOTHING, Asked, Seen, State
 from sordino.rules.query import Answer
@@ -16,13 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Clip everything to `start`, always; for Laplace noise in the L1 norm."""
+    """Clip everything to `limit`, always."""
 
-    start: float = 1.0
-    laplace: bool = False
-
-    def __post_init__(self) -> None:
-        positive(bound=self.start)
+    limit: Bound
 
     def init(self) -> State:
         return {}
@@ -31,11 +26,12 @@ class Fixed:
         return NOTHING
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
-        return L1(self.start) if self.laplace else Flat(self.start)
+        return self.limit
 
     def observe(self, state: State, seen: Seen) -> State:
         return state
 
 
 def certified(setting: Setting) -> Fixed:
-    return Fixed(setting.plan.bound, setting.plan.mechanism == "laplace")
+    """In the L1 norm for Laplace noise."""
+    return Fixed((L1 if setting.plan.mechanism == "laplace" else Flat)(setting.plan.bound))
