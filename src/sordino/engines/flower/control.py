@@ -125,7 +125,7 @@ class Link:
                     return
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
-                    why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror
+                    why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
                     raise SordinoError(
                         f"{self.host}:{self.port} is not to be had on this machine ({why}); give another --address."
                     ) from None
