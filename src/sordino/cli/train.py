@@ -102,9 +102,11 @@ def run(args: argparse.Namespace) -> int:
     speed = Speed(args.engine, workers, every, keep_models=keep)
 
     from sordino.cli.progress import bar
+    from sordino.engines.allocator import keep_memory
     from sordino.federation.assembly import assemble
     from sordino.federation.training import train
 
+    keep_memory()
     model, federation, plan = assemble(plan)
     with bar(plan, quiet=args.quiet or args.json, tensorboard=args.tensorboard, out=out) as watch:
         result = train(model, federation, plan, out=out, resume=args.resume is not None, speed=speed, on_round=watch)
