@@ -7,7 +7,7 @@ import pytest
 from hall import Hall, toy
 from safetensors.numpy import load_file
 
-from sordino import Plan, Speed, train
+from sordino import Federation, Plan, Speed, train
 from sordino.federation.assembly import complete
 from sordino.methods import METHODS
 from sordino.models import build
@@ -74,3 +74,21 @@ def test_the_same_model(method, variant, settings, tmp_path):
     if here.terms.proven:
         assert here.epsilon == there.epsilon
     hall.close()
+
+
+@pytest.mark.parametrize("method", ["adact", "quantile", "dp-fedavg"])
+def test_silos_come_to_the_very_same_bits(method, tmp_path):
+    """Also with a network in which rounding would show, and grow from round to round."""
+    digits = Federation.from_dataset("digits", "dirichlet", clients=3, alpha=1.0, seed=0)
+    pairs = [(np.kron(x, np.ones((1, 1, 2, 2), x.dtype)), y) for x, y in map(digits.raw, range(3))]
+    federation = Federation.from_arrays(pairs, test=pairs[0], classes=10, name="digits of 16 by 16")
+    given = {"data": federation.name, "clients": 3, "method": method, "unit": "example", "observer": "secagg-server"}
+    p = Plan.from_json(complete({**given, "epsilon": 4.0, "rounds": 8, "batch_size": 256, "model": "cnn-tanh"}))
+    model = build(p.model, federation.input_shape, federation.classes, p.seed)
+    train(model, federation, p, out=tmp_path / "here", speed=HERE)
+    hall = Hall(federation, tmp_path / "holders")
+    hall.train(p, tmp_path / "there")
+    hall.close()
+    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("here", "there"))
+    for key in a:
+        np.testing.assert_array_equal(a[key], b[key])
