@@ -1,6 +1,6 @@
 """Membership inference against an over-fitted model and a certified one, of the same size, on the same records.
 
-    python benchmarks/membership.py --out runs/membership [--small] [--json]
+    python benchmarks/membership.py --out runs/membership [--small] [--seed 1] [--json]
     python benchmarks/membership.py --speed
 
 The over-fitted model is trained without privacy on few CIFAR-10 records for many epochs; every attack should succeed on
@@ -121,10 +121,10 @@ def network(study: Study, federation: Federation) -> Any:
     return make
 
 
-def run(study: Study, out: Path, names: list[str], workers: int) -> dict[str, Any]:
+def run(study: Study, out: Path, names: list[str], workers: int, seed: int = 0) -> dict[str, Any]:
     federation = study.federation()
     make = network(study, federation)
-    settings = Settings(references=study.references, workers=workers)
+    settings = Settings(Protocol(seed=seed), references=study.references, workers=workers)
     found: dict[str, Any] = {}
     for kind, given in (("open", study.open), ("certified", study.certified)):
         folder, plan = out / kind, study.plan(**given)
@@ -171,13 +171,14 @@ def main() -> None:
     parser.add_argument("--speed", action="store_true", help="only time rf, gb and dt")
     parser.add_argument("--attack", default=",".join(one.name for one in TABLE))
     parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="which records are attacked, known and judged")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.speed:
         print(json.dumps(speed()))
         return
     out = Path(args.out) / ("small" if args.small else "full")
-    found = run(SMALL if args.small else FULL, out, args.attack.split(","), args.workers)
+    found = run(SMALL if args.small else FULL, out, args.attack.split(","), args.workers, args.seed)
     if args.json:
         print(json.dumps(found))
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+
 import numpy as np
 import pytest
 
@@ -91,6 +93,21 @@ def test_side_by_side_or_one_by_one_gives_the_same_bits_and_trains_once(tmp_path
     monkeypatch.setattr(shadows, "_train", lambda *_: pytest.fail("trained again"))
     again = shadows.train_all(jobs(), make, plan(**QUICK), tmp_path / "a", 2)
     assert np.array_equal(again[2], one[2])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interruption_leaves_finished_models_and_nothing_else(tmp_path, workers):
+    cast = deal(population(), Protocol())
+
+    def stop(what, done, total):
+        if done:
+            raise KeyboardInterrupt
+
+    jobs = shadows.reference_jobs(cast, shadows.reference_sides(cast, 4, seed=1), seed=1)
+    with pytest.raises(KeyboardInterrupt):
+        shadows.train_all(jobs, make, plan(**QUICK), tmp_path, workers, stop)
+    left = [p.name for p in tmp_path.iterdir()]
+    assert left and all(name.endswith(".safetensors") for name in left) and not multiprocessing.active_children()
 
 
 def test_a_model_that_cannot_be_trained_is_named(tmp_path):
