@@ -57,7 +57,7 @@ def test_a_server_that_has_just_come_up_is_given_a_moment(listening, tmp_path):
     write(file, "Connection attempt failed, retrying")
     assert tidings.look() is None
     write(file, "Connection attempt failed, retrying")
-    assert "does not answer as it should" in tidings.look()
+    assert "is not ready yet" in tidings.look()
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ class Allowance:
             or Fraction(self.delta) + Fraction(delta) > policy.delta
         ):
             raise Refused(
-                f"epsilon {epsilon:.4g} and delta {delta:g} would be spent on top of {self.epsilon:.4g} and "
-                f"{self.delta:g}, and {policy.epsilon:g} and {policy.delta:g} are allowed here in all."
+                f"epsilon {epsilon:.4g} and delta {delta:g} would come on top of {self.epsilon:.4g} and {self.delta:g} of "
+                f"earlier runs, and {policy.epsilon:g} and {policy.delta:g} are allowed here in all."
             )
         return False
 

@@ -56,7 +56,7 @@ class Tidings:
                 self._mute = True
                 return None
             self._mute = False
-            return self._once(f"{why or f'the server at {self.address} does not answer as it should'}; trying again")
+            return self._once(f"{why or f'the server at {self.address} is not ready yet'}; trying again")
         return None
 
     def end(self) -> str | None:
