@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 from machines import Machines, namespaces_work
+from safetensors.numpy import load_file
 
 from sordino import Federation, Plan, Speed, train
 from sordino.engines.flower import pki
@@ -67,6 +68,10 @@ def test_fashion_mnist_reaches_the_accuracy_of_one_process(method, machines, tmp
     print(method, "across machines", there["accuracy"], "in one process", here.accuracy, "epsilon", there["epsilon"])
     assert there["accuracy"] == pytest.approx(here.accuracy, abs=0.01)
     assert there["accuracy"] > 0.5 and there["epsilon"] == here.epsilon
+    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("here", there["run"]))
+    print("largest difference of a weight", max(float(np.abs(a[key] - b[key]).max()) for key in a))
+    for key in a:
+        np.testing.assert_allclose(a[key], b[key], atol=1e-6)
 
 
 def test_machines_killed_at_random_end_with_correct_ledgers(machines, tmp_path):
