@@ -142,9 +142,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names) if names else "none"
 
 
-COLOURS = (
-    "#000000 #1b6ca8 #c8553d #588157 #8d5a97 #b08900 #2a9d8f #6c757d #d1495b #386641 #5f0f40 #0081a7 #9a6324".split()
-)
+COLOURS = "#000000 #1b6ca8 #c8553d #588157 #8d5a97 #b08900 #2a9d8f #6c757d #d1495b #386641 #5f0f40 #0081a7 #9a6324 #e377c2 #ff7f0e #17becf #bcbd22".split()
 PANELS = {
     "accuracy": lambda row: row["accuracy"],
     "bound": lambda row: row["bound"],

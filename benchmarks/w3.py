@@ -14,9 +14,13 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import resource
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -108,6 +112,23 @@ def error(model: nn.Module, x: torch.Tensor, y: torch.Tensor, bound: bounds.Boun
     return float(np.linalg.norm(fast - slow) / np.linalg.norm(slow))
 
 
+def peak_here(name: str, who: str) -> float:
+    """MB at the peak of this process after three steps."""
+    torch.set_num_threads(1)
+    shape, classes, n = CASES[name]
+    model, (x, y) = models.build(name, shape, classes, 0), batch(name, shape, classes, n)
+    step = plain(model, x, y, False) if who == "plain" else ours(model, x, y, bounds.Flat(0.1))
+    for _ in range(3):
+        step()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def peak(name: str, who: str) -> float:
+    code = f"import w3; print(w3.peak_here({name!r}, {who!r}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, check=True)
+    return float(done.stdout)
+
+
 def measure(name: str, passes: int, least: float, clock: Callable[[], float]) -> dict:
     shape, classes, n = CASES[name]
     model, (x, y) = models.build(name, shape, classes, 0), batch(name, shape, classes, n)
@@ -136,7 +157,10 @@ def measure(name: str, passes: int, least: float, clock: Callable[[], float]) ->
                 taken.setdefault(who, []).append((clock() - start) / count)
     ratios = {who: float(np.median(np.divide(t, taken["Sordino"]))) for who, t in taken.items() if len(t) == passes}
     seconds = {who: float(np.median(t)) for who, t in taken.items()}
-    return {"model": name, "batch": n, "seconds": seconds, "ratio": ratios, "error": error(model, x[:8], y[:8], bound)}
+    return {
+        "model": name, "batch": n, "seconds": seconds, "ratio": ratios, "error": error(model, x[:8], y[:8], bound),
+        "peak_mb": {who: peak(name, who) for who in ("plain", "Sordino")},
+    }  # fmt: skip
 
 
 def main() -> None:
