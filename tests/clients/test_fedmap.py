@@ -128,6 +128,23 @@ def test_whatever_is_proposed_the_budget_holds_or_the_error_is_clear(proposals, 
     assert all(z >= 0.3 for z in report.multipliers)
 
 
+@pytest.mark.parametrize("way", [-9.0, 9.0])
+def test_a_bound_that_is_driven_one_way_for_ever_stays_within_reach(way):
+    """Gradients that vanish (a client whose only class is learnt) leave no bound small enough; the run must go on."""
+    WORK._controller(Own.blank())
+    net, kept = WORK.net, WORK.net.decide
+    net.decide = lambda steps, valid: np.array([(way, 0.0)])
+    try:
+        own, bounds = replace(Own.blank(), turns=1), []
+        for _ in range(5):
+            report, _ = give(WORK, 3.0, own=own)
+            bounds += report.bounds
+            own = replace(report.own, purse=0.0)
+    finally:
+        net.decide = kept
+    assert bounds[-1] == pytest.approx(WORK.plan.bound * features.ASTRAY ** math.copysign(1, way))
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 0.0, -2.0, 1e9])
 def test_an_unusable_multiplier_stops_before_any_record_is_drawn(monkeypatch, bad):
     steps = work()

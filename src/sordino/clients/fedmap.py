@@ -182,6 +182,8 @@ class ControlledSteps(LocalSteps):
             return self.plan.bound, even, even
         outputs = net.decide(*features.stack([rows], len(features.NAMES[CERTIFIED])))[0]
         proposed, multiplier = features.read(CERTIFIED, outputs.tolist(), bound, even)
+        # Where more than a fifth of the gradients vanish, as at a client whose few classes are learnt, no bound is small enough.
+        proposed = min(max(proposed, self.plan.bound / features.ASTRAY), self.plan.bound * features.ASTRAY)
         features.usable(proposed, multiplier)
         return proposed, multiplier, even
 

@@ -26,6 +26,7 @@ NAMES = {
 WITHIN = 0.2  # share of gradients that the bound should leave whole
 REACH = 1.0  # largest change of log C in a step
 SPAN = math.log(2.0)  # largest distance of log z from the even multiplier
+ASTRAY = 1e4  # how many times smaller or larger than the plan's bound a client's own may become
 BOUNDS = (1e-12, 1e12)  # of a bound that sums in fixed point carry with ease
 MULTIPLIERS = (1e-3, 1e4)  # of a multiplier: below it nothing is protected, above it nothing is learned
 
