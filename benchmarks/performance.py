@@ -18,6 +18,8 @@ like* is a hand-written loop with two processes, channels-last, pooling before R
 workload's multiplications at the rate of a large matrix product on both cores; Sordino can come close to it because the
 backward pass of a pooled convolution has a gradient at one position in eight, and the kernel skips the rest.
 
+Peak MB add up all processes of a contender; pages that forked workers share are counted in each.
+
 Where the time of a W1 step goes (batch 64, one core): 35% the two convolutions forward, at the rate of a large matrix product,
 40% their backward pass, 10% the dense layers, the rest the other layers, autograd and Python.
 
