@@ -29,6 +29,7 @@ bench: $(VENV)/test  ## measure against the peers (installs them into benchmarks
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/w3.py --json > benchmarks/results/w3.json
 	$(BIN)/python benchmarks/accounting.py --json > benchmarks/results/accounting.json
+	$(BIN)/python benchmarks/step.py > /dev/null
 	$(BIN)/python benchmarks/performance.py
 
 clean:  ## remove the environment and caches
