@@ -55,8 +55,8 @@ ABLATIONS: dict[str, dict[str, Any]] = {
 class Study:
     """Runs plans, once each."""
 
-    def __init__(self, form: dict[str, Any], out: Path) -> None:
-        self.form, self.out = form, out
+    def __init__(self, form: dict[str, Any], out: Path, workers: int = 0) -> None:
+        self.form, self.out, self.workers = form, out, workers
         self.done: dict[str, dict[str, Any]] = {}
         if out.exists():
             self.done = {row["key"]: row for row in map(json.loads, out.read_text().splitlines())}
@@ -65,14 +65,14 @@ class Study:
         settings = BASE | self.form | changes
         key = json.dumps(settings, sort_keys=True)
         if key not in self.done:
-            self.done[key] = {"key": key, **_run(settings)}
+            self.done[key] = {"key": key, **_run(settings, self.workers)}
             self.out.parent.mkdir(parents=True, exist_ok=True)
             with self.out.open("a") as file:
                 file.write(json.dumps(self.done[key]) + "\n")
         return self.done[key]
 
 
-def _run(settings: dict[str, Any]) -> dict[str, Any]:
+def _run(settings: dict[str, Any], workers: int) -> dict[str, Any]:
     from sordino.engines import Speed
     from sordino.federation.assembly import assemble
     from sordino.federation.training import train
@@ -81,7 +81,8 @@ def _run(settings: dict[str, Any]) -> dict[str, Any]:
     model, federation, plan = assemble(Plan(**settings))
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        result = train(model, federation, plan, out=Path(folder) / "run", speed=Speed(evaluate_every=plan.rounds))
+        speed = Speed(workers=workers, evaluate_every=plan.rounds)
+        result = train(model, federation, plan, out=Path(folder) / "run", speed=speed)
         told = result.to_json()
     rows = result.metrics
     return {
@@ -118,7 +119,8 @@ def table3(study: Study) -> None:
         for value in WEIGHTS:
             option = {} if value == 0.1 else {"options": {name: value}}
             certified = study.run(**option)
-            published = study.run(variant="published", lr=0.01, **option)
+            # As printed beta is a constant to the clients; a test shows that it changes no bit of a run.
+            published = study.run(variant="published", lr=0.01, **(option if name == "lam" else {}))
             claim, share = published["epsilon_claimed"], certified["spent"][-1]
             print(
                 f"| {words} {value:g} | {certified['accuracy']:.4f} | {share:.4f} | {published['accuracy']:.4f} "
@@ -219,11 +221,12 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="the paper's rounds and epochs")
     parser.add_argument("--rounds", type=int, help="another number of rounds")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "fedmap.jsonl")
+    parser.add_argument("--workers", type=int, default=0, help="processes that train (default: one per core)")
     args = parser.parse_args()
     form = dict(FULL if args.full else SMALL)
     if args.rounds:
         form["rounds"] = args.rounds
-    study = Study(form, args.out)
+    study = Study(form, args.out, args.workers)
     for name in _chosen(args.table):
         print(f"\n{name} ({'full' if args.full else 'small'} form, {form['rounds']} rounds)\n", flush=True)
         TABLES[name](study)
