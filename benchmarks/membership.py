@@ -76,8 +76,8 @@ BARE = {"method": "fedavg", "variant": "published", "unit": "client", "observer"
 FULL = Study(
     "cifar10",
     "lenet",
-    members=1000,
-    test=4000,
+    members=2500,
+    test=10_000,
     open={**BARE, "rounds": 20, "local_epochs": 5, "batch_size": 25, "lr": 0.002, "optimizer": "adam"},
     certified={
         "method": "dp-fedavg",

@@ -85,7 +85,8 @@ def test_a_model_without_dense_layers_has_no_white_box(target):
 
     lens = Lens(torch.nn.Sequential(torch.nn.Conv1d(1, 2, 3), torch.nn.Flatten()))
     with pytest.raises(BadInput, match="no dense layer"):
-        lens.look(lens.flat.vector().numpy(), np.zeros((2, 1, 4), np.float32), np.zeros(2, int), 1, deep=True)
+        theta = lens.flat.vector().numpy()
+        lens.look(theta + 1, np.zeros((2, 1, 4), np.float32), np.zeros(2, int), 1, before=theta)
 
 
 def test_a_diverged_model_is_refused(target):

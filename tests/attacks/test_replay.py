@@ -39,7 +39,7 @@ def test_an_honest_replay_is_the_run(way, tmp_path):
     kept = checkpoint.kept(tmp_path / "run" / "models")
     assert sorted(kept) == list(range(1, p.rounds + 1))
     seen: dict[int, np.ndarray] = {}
-    final = replay(make, federation, p, {1, 3}, lambda t, theta: seen.update({t: theta.copy()}), workers=1)
+    final = replay(make, federation, p, {1, 3}, lambda t, _, theta: seen.update({t: theta.copy()}), workers=1)
     assert sorted(seen) == [1, 3] and np.array_equal(seen[1], kept[1]) and np.array_equal(seen[3], kept[3])
     assert np.array_equal(final, kept[p.rounds]) and np.array_equal(final, Flat(result.model).vector().numpy())
 
@@ -51,8 +51,8 @@ def test_messages_are_what_the_models_are_made_of(way):
     sent: dict[int, dict[int, np.ndarray]] = {}
     seen: dict[int, np.ndarray] = {}
     final = replay(
-        make, federation, p, {1, 2}, lambda t, theta: seen.update({t: theta.copy()}),
-        lambda t, k, theta: sent.setdefault(t, {}).update({k: theta.copy()}),
+        make, federation, p, {1, 2}, lambda t, _, theta: seen.update({t: theta.copy()}),
+        lambda t, _, k, theta: sent.setdefault(t, {}).update({k: theta.copy()}),
     )  # fmt: skip
     assert np.array_equal(
         final, replay(make, federation, p, set(), lambda *_: None, workers=1)
@@ -73,7 +73,7 @@ def test_where_there_are_no_single_messages():
     )
 
 
-def _put(kept: dict[int, np.ndarray], round: int, theta: np.ndarray) -> None:
+def _put(kept: dict[int, np.ndarray], round: int, before: np.ndarray, theta: np.ndarray) -> None:
     kept[round] = theta.copy()
 
 
@@ -98,7 +98,7 @@ def test_a_client_climbs_one_honest_move():
     seen: dict[int, np.ndarray] = {}
     tamper = Tamper(lambda theta: direction, False, 1.0, start=2)
     final = replay(
-        make, federation, p, {1, 2}, lambda t, theta: seen.update({t: theta.copy()}), tamper=tamper, workers=1
+        make, federation, p, {1, 2}, lambda t, _, theta: seen.update({t: theta.copy()}), tamper=tamper, workers=1
     )
     move = np.linalg.norm(seen[1] - Flat(make(0)).vector().numpy())
     assert np.linalg.norm(final - seen[2]) == pytest.approx(move, rel=1e-3)
@@ -110,7 +110,7 @@ def test_a_client_that_tampers_is_clipped_like_everyone_else():
     direction, seen = np.ones(Flat(make(0)).size), {}
     tamper = Tamper(lambda theta: direction, False, 100.0, start=2)
     final = replay(
-        make, population(), p, {2}, lambda t, theta: seen.update({t: theta.copy()}), tamper=tamper, workers=1
+        make, population(), p, {2}, lambda t, _, theta: seen.update({t: theta.copy()}), tamper=tamper, workers=1
     )
     assert np.linalg.norm(final - seen[2]) == pytest.approx(0.1 / 4, rel=1e-3)  # the bound, over four clients
 
@@ -145,7 +145,7 @@ def test_norms_of_gradients_are_norms_of_gradients():
     from torch.nn import functional
 
     one = target(plan(**SHORT))
-    sight = one.lens.look(one.theta, one.inputs[:5], one.labels[:5], 1, deep=True)
+    sight = one.lens.look(one.theta, one.inputs[:5], one.labels[:5], 1, before=one.theta)
     model = make(0)
     for i in range(5):
         model.zero_grad()
@@ -161,6 +161,43 @@ def test_norms_of_gradients_are_norms_of_gradients():
     functional.cross_entropy(model(torch.from_numpy(one.inputs)), torch.from_numpy(one.labels)).backward()
     whole = np.concatenate([p.grad.numpy().ravel() for p in model.parameters()])
     assert np.allclose(one.lens.gradient(one.theta, one.inputs, one.labels), whole, atol=1e-6)
+
+
+def test_a_pull_is_the_cosine_of_a_gradient_with_the_move_that_followed():
+    import torch
+    from torch.nn import functional
+
+    one = target(plan(**SHORT))
+    move = 0.001 * np.random.Generator(np.random.PCG64(0)).standard_normal(one.theta.size).astype(np.float32)
+    sight = one.lens.look(one.theta + move, one.inputs[:20], one.labels[:20], 1, before=one.theta)
+    assert np.abs(sight.pulls).mean() > 0.01
+    model, cut = make(0), one.lens.flat.layer_sizes()[0]
+    for i in range(20):
+        model.zero_grad()
+        out = model(torch.from_numpy(one.inputs[i : i + 1]))
+        functional.cross_entropy(out, torch.from_numpy(one.labels[i : i + 1])).backward()
+        gradient = np.concatenate([p.grad.numpy().ravel() for p in model.parameters()])
+        for layer, part in enumerate((slice(None, cut), slice(cut, None))):
+            cosine = gradient[part] @ move[part] / np.linalg.norm(gradient[part]) / np.linalg.norm(move[part])
+            assert sight.pulls[i, layer] == pytest.approx(cosine, abs=1e-3)
+
+
+def test_the_server_looks_at_moves_within_a_round():
+    """In the first round: from the model that everyone knows to what each client made of it."""
+    p = plan(**SHORT)
+    one, moves = target(p), {}
+    start = Flat(make(p.seed)).vector().numpy()
+
+    def sent(t, before, client, theta):
+        moves[t, client] = np.linalg.norm(theta - before)
+        assert t != 1 or np.array_equal(before, start)
+
+    released = {}
+    replay(
+        make, population(), p, {1, 2}, lambda t, before, theta: released.update({t: (before, theta)}), sent, workers=1
+    )
+    assert len(moves) == 2 * p.clients and min(moves.values()) > 0
+    assert np.array_equal(released[2][0], released[1][1]) and one.rounds == p.rounds
 
 
 def test_a_rule_that_reads_the_calibrated_noise_is_replayed_alike(tmp_path):

@@ -1,7 +1,8 @@
 """Looking at records through a model: its outputs, and, for an attacker who has the weights, its gradients.
 
 The gradient of the last dense layer is the outer product of what goes into that layer and the error ``p - onehot(y)``,
-so those two factors are kept instead of the product. Norms of the gradient are taken for each layer.
+so those two factors are kept instead of the product. Norms of the gradient are taken for each layer, and so is its cosine
+with the move that the model made next: a member had a part in that move.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sordino.attacks import features
 from sordino.errors import BadInput
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 BATCH = 500
+NUDGE = np.float32(0.05)  # of a move, to either side: small against its curvature, large against float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +33,7 @@ class Sight:
     logits: np.ndarray  # [n, classes]
     hidden: np.ndarray | None = None  # [n, width], input of the last dense layer
     norms: np.ndarray | None = None  # [n, layers], of the gradients
+    pulls: np.ndarray | None = None  # [n, layers], cosine of the gradient at the model before with the move to this one
 
 
 class Lens:
@@ -58,10 +62,13 @@ class Lens:
             parts = list(pool.map(ask, starts))
         return np.concatenate(parts).astype(np.float64)
 
-    def look(self, theta: np.ndarray, x: np.ndarray, y: np.ndarray, round: int, deep: bool) -> Sight:
-        """Outputs; with `deep` also what the weights give away."""
-        if not deep:
+    def look(
+        self, theta: np.ndarray, x: np.ndarray, y: np.ndarray, round: int, before: np.ndarray | None = None
+    ) -> Sight:
+        """Outputs; with the model `before` this one also what the weights of both give away."""
+        if before is None:
             return Sight(round, self.logits(theta, x))
+        pulls = self._pulls(before, theta - before, x, y)
         caught: list[np.ndarray] = []
         hook = self._last().register_forward_pre_hook(lambda _, given: caught.append(given[0].detach().numpy().copy()))
         try:
@@ -73,7 +80,22 @@ class Lens:
             raise BadInput(
                 "the last dense layer of this model does not see one row per record; white-box does not fit it."
             )
-        return Sight(round, logits, hidden.astype(np.float64), self._norms(x, y))
+        return Sight(round, logits, hidden.astype(np.float64), self._norms(x, y), pulls)
+
+    def _pulls(self, theta: np.ndarray, move: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Cosine of each record's gradient with the move, by layer. Differences of outputs stand in for a derivative."""
+        logits = self.logits(theta, x)
+        error = features.softmax(logits) - np.eye(logits.shape[1])[y]
+        norms = self._norms(x, y)
+        out, start = np.zeros_like(norms), 0
+        for layer, size in enumerate(self.flat.layer_sizes()):
+            step = np.zeros_like(move)
+            step[start : start + size] = move[start : start + size]
+            start += size
+            ahead, behind = self.logits(theta + NUDGE * step, x), self.logits(theta - NUDGE * step, x)
+            slope = (error * (ahead - behind)).sum(1) / (2 * NUDGE)
+            out[:, layer] = slope / (norms[:, layer] * np.linalg.norm(step) + 1e-20)
+        return out
 
     def _norms(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         import torch
@@ -136,7 +158,7 @@ def joined(total: int, parts: list[tuple[np.ndarray, Sight]]) -> Sight:
 
     logits = scatter("logits")
     assert logits is not None
-    return Sight(first.round, logits, scatter("hidden"), scatter("norms"))
+    return Sight(first.round, logits, scatter("hidden"), scatter("norms"), scatter("pulls"))
 
 
 def _part(x: np.ndarray, start: int) -> Tensor:

@@ -29,8 +29,8 @@ from sordino.privacy.words import Observer
 if TYPE_CHECKING:
     from sordino.engines.base import Gathered
 
-Seen = Callable[[int, np.ndarray], None]  # round, weights of the released model
-Sent = Callable[[int, int, np.ndarray], None]  # round, client, weights of the client's own model
+Seen = Callable[[int, np.ndarray, np.ndarray], None]  # round, weights that it began with, of the released model
+Sent = Callable[[int, np.ndarray, int, np.ndarray], None]  # round, weights that it began with, client, of its own model
 Climb = Callable[[np.ndarray], np.ndarray]  # weights -> gradient of the loss on the attacked records
 
 
@@ -118,10 +118,11 @@ def replay(
             before = model.theta
             if active is not None and active.server:
                 model = replace(model, theta=before + _step(active, before, active.strength * move))
+            sent_out = model.theta
             model, facts = rounds.run(model)
             if model.round in watch:
                 # Before a client's own climb is added: it knows that part, and looks at how the others answer the last.
-                seen(model.round, model.theta)
+                seen(model.round, sent_out, model.theta)
             if active is not None and not active.server:
                 room = active.strength * move
                 if facts.bound is not None:  # clipped to the bound, and one contribution of many
@@ -163,7 +164,7 @@ class Tap:
                 message = np.zeros(start.size, np.int64)
                 answers.append((i, self.work.give(request, item, message)))
                 codes += message
-                self.sent(request.round, int(item), self._local(start, request, item, message))
+                self.sent(request.round, start, int(item), self._local(start, request, item, message))
         return gathered(request, codes, answers, self.work.shares(items))
 
     def _local(self, start: np.ndarray, request: Request, client: int, message: np.ndarray) -> np.ndarray:

@@ -123,7 +123,9 @@ class Target:
     def _watch(self, count: int, deep: bool, server: bool, active: float) -> list[Sight]:
         messages = server and replays.server_sees_messages(self.plan)
         if not messages and not active:
-            return [self._look(theta, round, deep) for round, theta in self._released(count)]
+            models = self._released(count)
+            befores = [self._first(), *(theta for _, theta in models)]
+            return [self._look(theta, round, before, deep) for (round, theta), before in zip(models, befores)]
         if self.plan.secure:
             raise BadInput(
                 "the noise of this run came from the secure source, so it cannot be replayed for this attack."
@@ -132,14 +134,13 @@ class Target:
         sights: dict[int, Sight] = {}
         parts: dict[int, dict[int, Sight]] = {}
 
-        def sent(round: int, client: int, theta: np.ndarray) -> None:
+        def sent(round: int, before: np.ndarray, client: int, theta: np.ndarray) -> None:
             mine = np.flatnonzero(self.cast.owner == client)
             if len(mine):
-                sight = self.lens.look(theta, self.inputs[mine], self.labels[mine], round, deep)
-                parts.setdefault(round, {})[client] = sight
+                parts.setdefault(round, {})[client] = self._look(theta, round, before, deep, mine)
 
-        def seen(round: int, theta: np.ndarray) -> None:
-            whole = self._look(theta, round, deep)
+        def seen(round: int, before: np.ndarray, theta: np.ndarray) -> None:
+            whole = self._look(theta, round, before, deep)
             all_rows = np.arange(len(self.labels))
             local = [(np.flatnonzero(self.cast.owner == k), sight) for k, sight in parts.pop(round, {}).items()]
             # Of a client that was not drawn in this round only the released model tells.
@@ -165,8 +166,14 @@ class Target:
     def _climb(self, theta: np.ndarray) -> np.ndarray:
         return self.lens.gradient(theta, self.inputs, self.labels)
 
-    def _look(self, theta: np.ndarray, round: int, deep: bool) -> Sight:
-        return self.lens.look(theta, self.inputs, self.labels, round, deep)
+    def _look(self, theta: np.ndarray, round: int, before: np.ndarray, deep: bool, some: Any = slice(None)) -> Sight:
+        return self.lens.look(theta, self.inputs[some], self.labels[some], round, before if deep else None)
+
+    def _first(self) -> np.ndarray:
+        """The model before round one, which everyone knows: it follows from the plan."""
+        from sordino.clients.flat import Flat
+
+        return Flat(self.make(self.plan.seed)).vector().numpy()
 
     def _released(self, count: int) -> list[tuple[int, np.ndarray]]:
         """Kept models; where the run kept none it is replayed, and must end in the same model."""

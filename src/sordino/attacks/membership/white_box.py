@@ -1,7 +1,7 @@
 """The white-box attack (Nasr, Shokri and Houmansadr 2019): `white-box`, passive or active, by client or server.
 
 For each of several rounds the attacker computes, for a record, the gradient of the last layer, the gradient norm of every
-layer, the output, the loss and the label. Encoders shorten the gradient and the output; their codes and the plain numbers
+layer, its cosine with the move that the model made, the output, the loss and the label. Encoders shorten the gradient and the output; their codes and the plain numbers
 of all rounds are joined, and a classifier ends in one number. It learns from records whose membership the attacker knows.
 
 The gradient of the last layer is the matrix ``hidden x error``; its encoder looks at all classes of one hidden unit at a
@@ -38,7 +38,7 @@ class WhiteBox:
 
     server: bool = False
     active: bool = False
-    rounds: int = 10
+    rounds: int = 20
     filters: int = 4
     networks: int = 3
     strength: float = 0.2
@@ -63,7 +63,7 @@ class WhiteBox:
 
 def components(sight: Sight, labels: np.ndarray, own: np.ndarray) -> list[np.ndarray]:
     """What one model tells: both factors of the last gradient, plain numbers, the output; scaled by known records."""
-    assert sight.hidden is not None and sight.norms is not None
+    assert sight.hidden is not None and sight.norms is not None and sight.pulls is not None
     label = np.eye(sight.logits.shape[1])[labels]
     error = features.softmax(sight.logits) - label
     # Errors and losses of an over-fitted model span many orders of magnitude; their logarithms are what differs.
@@ -72,6 +72,7 @@ def components(sight: Sight, labels: np.ndarray, own: np.ndarray) -> list[np.nda
     plain = np.column_stack(
         [
             np.log(sight.norms + 1e-12),
+            sight.pulls,
             np.log(features.loss(sight.logits, labels) + 1e-12),
             features.log_odds(sight.logits, labels),
             features.margin(sight.logits, labels),
