@@ -9,7 +9,8 @@
     python benchmarks/fedmap.py controller      time of one decision
 
 `--full` takes the paper's 150 rounds of three local epochs (hours on two cores); the default is a small form of 20 rounds of one. A
-line of JSON for each run goes to `--out` (default results/fedmap.jsonl) and is not run again if it is there.
+line of JSON for each run goes to `--out` (default results/fedmap.jsonl) and is not run again if it is there. `--page` puts the
+tables on docs/fedmap.md.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
+from page import fill
 
+Table = Iterator[str]  # lines of Markdown, as they come
 BASE: dict[str, Any] = {
     "data": "fashion-mnist",
     "clients": 100,
@@ -99,49 +102,45 @@ def _run(settings: dict[str, Any], workers: int) -> dict[str, Any]:
     }
 
 
-def loop(study: Study) -> None:
-    print("| target | order | even z | largest share spent, by rounds | mean share | proven | accuracy |")
-    print("|---|---|---|---|---|---|---|")
+def loop(study: Study) -> Table:
+    yield "| target | committed order | even z | largest share spent, over the rounds | mean share | accuracy |"
+    yield "|---|---|---|---|---|---|"
     for epsilon in (1.0, 2.0, 5.0):
         row = study.run(epsilon=epsilon)
         assert max(row["spent"]) <= 1 and row["epsilon"] == epsilon
-        rounds = np.linspace(0, len(row["spent"]) - 1, 5).astype(int)
-        largest, middle = (" ".join(f"{row[key][i]:.3f}" for i in rounds) for key in ("spent", "spent_mean"))
-        print(
-            f"| {epsilon:g} | {row['order']} | {row['even']:.2f} | {largest} | {middle} | {row['epsilon']} "
-            f"| {row['accuracy']:.4f} |"
-        )
+        rounds = np.linspace(0, len(row["spent"]) - 1, 5).round().astype(int)
+        largest, middle = (" ".join(f"{row[key][i]:.2f}" for i in rounds) for key in ("spent", "spent_mean"))
+        yield f"| {epsilon:g} | {row['order']} | {row['even']:.2f} | {largest} | {middle} | {row['accuracy']:.1%} |"
 
 
-def table3(study: Study) -> None:
-    print("| | certified: accuracy | share spent | published: accuracy | claimed |\n|---|---|---|---|---|")
+def table3(study: Study) -> Table:
+    yield "| | certified: accuracy | share spent | published: accuracy | claimed epsilon |"
+    yield "|---|---|---|---|---|"
     for name, words in (("lam", "lambda"), ("beta", "beta")):
         for value in WEIGHTS:
             option = {} if value == 0.1 else {"options": {name: value}}
             certified = study.run(**option)
             # As printed beta is a constant to the clients; a test shows that it changes no bit of a run.
             published = study.run(variant="published", lr=0.01, **(option if name == "lam" else {}))
-            claim, share = published["epsilon_claimed"], certified["spent"][-1]
-            print(
-                f"| {words} {value:g} | {certified['accuracy']:.4f} | {share:.4f} | {published['accuracy']:.4f} "
-                f"| {claim:.4g} |"
+            yield (
+                f"| {words} {value:g} | {certified['accuracy']:.1%} | {certified['spent'][-1]:.4f} "
+                f"| {published['accuracy']:.1%} | {published['epsilon_claimed']:.4g} |"
             )
 
 
-def table4(study: Study) -> None:
-    print(
-        "| participation | certified: accuracy | epsilon | even z | published: accuracy | claimed |\n|---|---|---|---|---|---|"
-    )
+def table4(study: Study) -> Table:
+    yield "| participation | certified: accuracy | epsilon | even z | published: accuracy | claimed epsilon |"
+    yield "|---|---|---|---|---|---|"
     for cohort in (10, 20, 30):
         certified = study.run(cohort=cohort)
         published = study.run(cohort=cohort, variant="published", lr=0.01)
-        print(
-            f"| {cohort / 100:g} | {certified['accuracy']:.4f} | {certified['epsilon']} | {certified['even']:.2f} "
-            f"| {published['accuracy']:.4f} | {published['epsilon_claimed']:.4g} |"
+        yield (
+            f"| {cohort / 100:g} | {certified['accuracy']:.1%} | {certified['epsilon']:g} | {certified['even']:.2f} "
+            f"| {published['accuracy']:.1%} | {published['epsilon_claimed']:.4g} |"
         )
 
 
-def compare(study: Study) -> None:
+def compare(study: Study) -> Table:
     rate = study.form.get("lr", BASE["lr"])
     columns: dict[str, dict[str, Any]] = {
         "FedMAP": {},
@@ -149,34 +148,36 @@ def compare(study: Study) -> None:
         "fixed (C, z)": FIXED,
         f"fixed, learning rate {rate / 4:g}": FIXED | {"lr": rate / 4},
     }
-    print("| epsilon | " + " | ".join(columns) + " |\n|" + "---|" * (len(columns) + 1))
+    yield "| epsilon | " + " | ".join(columns) + " |"
+    yield "|" + "---|" * (len(columns) + 1)
     for epsilon in (1.0, 2.0, 5.0) if study.form["rounds"] >= 150 else (1.0, 2.0):
-        cells = []
-        for change in columns.values():
-            found = [study.run(epsilon=epsilon, seed=seed, **change)["accuracy"] for seed in range(3)]
-            cells.append(f"{mean(found):.4f} ({stdev(found):.4f})")
-        print(f"| {epsilon:g} | " + " | ".join(cells) + " |", flush=True)
+        cells = [_over_seeds(study, epsilon=epsilon, **change)[0] for change in columns.values()]
+        yield f"| {epsilon:g} | " + " | ".join(cells) + " |"
 
 
-def ablations(study: Study) -> None:
-    print("| | accuracy, three seeds | largest share spent |\n|---|---|---|")
+def ablations(study: Study) -> Table:
+    yield "| | accuracy, three seeds | largest share spent |"
+    yield "|---|---|---|"
     for name, change in ABLATIONS.items():
-        rows = [study.run(seed=seed, **change) for seed in range(3)]
-        found = [row["accuracy"] for row in rows]
-        print(
-            f"| {name} | {mean(found):.4f} ({stdev(found):.4f}) | {max(row['spent'][-1] for row in rows):.4f} |",
-            flush=True,
-        )
+        told, rows = _over_seeds(study, **change)
+        yield f"| {name} | {told} | {max(row['spent'][-1] for row in rows):.4f} |"
 
 
-def ledger(study: Study) -> None:
-    from sordino.privacy.lookup import Table
+def _over_seeds(study: Study, **change: Any) -> tuple[str, list[dict[str, Any]]]:
+    rows = [study.run(seed=seed, **change) for seed in range(3)]
+    found = [row["accuracy"] for row in rows]
+    return f"{mean(found):.1%} ({100 * stdev(found):.1f})", rows
+
+
+def ledger(study: Study) -> Table:
+    from sordino.privacy.lookup import Table as Costs
     from sordino.privacy.spending import Spending
 
     rng = np.random.default_rng(0)
-    print("| clients | look up | who can pay | charge |\n|---|---|---|---|")
+    yield "| clients | look up | who can pay | charge |"
+    yield "|---|---|---|---|"
     for clients in (1_000, 1_000_000):
-        table = Table(np.minimum(1, 64 / rng.integers(50, 2000, clients)), [16])
+        table = Costs(np.minimum(1, 64 / rng.integers(50, 2000, clients)), [16])
         spending, ids = Spending(clients, 8.0, 1e-6, 16.0), np.arange(clients)
         z = np.exp(rng.normal(1.5, 0.3, clients))
         costs = table.cost(z)
@@ -186,20 +187,22 @@ def ledger(study: Study) -> None:
             _milliseconds(lambda: spending.affordable(ids, costs)),  # noqa: B023
             _milliseconds(lambda: spending.charge(ids[able], costs[able] * 1e-3)),  # noqa: B023
         ]
-        print(f"| {clients:,} | " + " | ".join(f"{cell:.3f} ms" for cell in cells) + " |")
+        yield f"| {clients:,} | " + " | ".join(f"{cell:.3f} ms" for cell in cells) + " |"
 
 
-def controller(study: Study) -> None:
+def controller(study: Study) -> Table:
     import torch
 
     from sordino.metanet import synthetic
     from sordino.metanet.net import load
 
     torch.set_num_threads(1)
+    yield "| variant | a decision, on one core |"
+    yield "|---|---|"
     for kind in ("certified", "published"):
         net, one = load(kind), synthetic.sequences(kind, 1, 0)
         taken = [_milliseconds(lambda: net.decide(one.steps, one.valid), time.process_time) for _ in range(20)]  # noqa: B023
-        print(f"{kind}: {min(taken):.3f} ms of one core per decision")
+        yield f"| {kind} | {min(taken):.3f} ms |"
 
 
 def _milliseconds(call: Any, clock: Any = time.perf_counter, times: int = 20) -> float:
@@ -222,18 +225,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="another number of rounds")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "fedmap.jsonl")
     parser.add_argument("--workers", type=int, default=0, help="processes that train (default: one per core)")
+    parser.add_argument("--page", action="store_true", help="put the tables on docs/fedmap.md")
     args = parser.parse_args()
     form = dict(FULL if args.full else SMALL)
     if args.rounds:
         form["rounds"] = args.rounds
     study = Study(form, args.out, args.workers)
-    for name in _chosen(args.table):
-        print(f"\n{name} ({'full' if args.full else 'small'} form, {form['rounds']} rounds)\n", flush=True)
-        TABLES[name](study)
-
-
-def _chosen(table: str) -> Iterator[str]:
-    yield from TABLES if table == "all" else [table]
+    kind = "full" if args.full else "small"
+    for name in TABLES if args.table == "all" else [args.table]:
+        print(f"\n{name} ({kind} form, {form['rounds']} rounds)\n", flush=True)
+        lines = []
+        for line in TABLES[name](study):
+            print(line, flush=True)
+            lines.append(line)
+        if args.page:
+            fill("fedmap.md", f"{name} {kind}", "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ Every method runs certified, in both units, at epsilon 1, 2, 4 and 8, over three
 same rounds, batches and learning rates within a unit; nothing is tuned per method. The baseline is a fixed bound of 1, as
 someone would have it who does not tune; other fixed bounds show what tuning would have given, had it been free. Written to
 results/: methods.json (everything), methods.md (tables and what they say) and methods.svg (curves over rounds). Runs that are
-there already are not run again.
+there already are not run again. `--page` puts the tables on docs/methods.md as well, and the curves next to it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from page import DOCS, fill
 
 from sordino import Federation, Plan, Speed, train
 from sordino.data.sets import load
@@ -83,7 +84,7 @@ def run(data: str, unit: str, name: str, epsilon: float, seed: int, small: bool,
 
 def tables(rows: list[dict]) -> str:
     """Mean and standard deviation over seeds, a table for each data set and unit."""
-    out = ["# Adaptive rules at the same proven epsilon", ""]
+    out = []
     for data in dict.fromkeys(r["data"] for r in rows):
         for unit in dict.fromkeys(r["unit"] for r in rows):
             here = [r for r in rows if r["data"] == data and r["unit"] == unit]
@@ -91,7 +92,7 @@ def tables(rows: list[dict]) -> str:
                 continue
             epsilons = sorted({r["epsilon"] for r in here})
             out += [
-                f"## {data}, {unit} unit",
+                f"### {data}, {unit} unit",
                 "",
                 "| method | " + " | ".join(f"epsilon {e:g}" for e in epsilons) + " |",
             ]
@@ -205,6 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--adam", action="store_true")
+    parser.add_argument("--page", action="store_true", help="put tables and curves on docs/methods.md")
     parser.add_argument("--data", nargs="+", default=["fashion-mnist", "cifar10"])
     parser.add_argument("--units", nargs="+", default=list(UNITS))
     parser.add_argument("--methods", nargs="+", default=[*NAMES, *FIXED])
@@ -232,8 +234,12 @@ def main() -> None:
         path.write_text(json.dumps(rows))
         print(f"{i + 1}/{len(wanted)} {' '.join(map(str, key))}: {row['accuracy']:.3f}", file=sys.stderr, flush=True)
     text = tables(rows)
+    drawn = curves(rows, args.epsilons[len(args.epsilons) // 2])
     path.with_suffix(".md").write_text(text + "\n")
-    path.with_suffix(".svg").write_text(curves(rows, args.epsilons[len(args.epsilons) // 2]))
+    path.with_suffix(".svg").write_text(drawn)
+    if args.page:
+        fill("methods.md", path.stem, text)
+        (DOCS / f"{path.stem}.svg").write_text(drawn)
     print(text)
 
 
