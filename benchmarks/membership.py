@@ -1,25 +1,29 @@
 """Membership inference against an over-fitted model and a certified one, of the same size, on the same records.
 
-    python benchmarks/membership.py --out runs/membership [--small] [--seed 1] [--json]
+    python benchmarks/membership.py --out runs/membership [--small] [--seed 1] [--json] [--page]
     python benchmarks/membership.py --speed
 
 The over-fitted model is trained without privacy on few CIFAR-10 records for many epochs; every attack should succeed on
 it, and it is the control of the certified one (example unit, epsilon 4), on which none should. `--small` does the same
 on the embedded digits with a hundred records, of which many have wrong labels, in about a minute. `--speed` times rf,
-gb and dt on 20,000 records, queries included. Models that the attacks train stay in the folder, so a second call is
-quick.
+gb and dt on 20,000 records, queries included. `--seed` deals the same records out in another way: who is known, judged
+and outside. Models that the attacks train stay in the folder, so a second call is quick. `--page` puts the tables on
+docs/attacks.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from page import fill
 
 from sordino import Federation, Plan, Speed, train
 from sordino.attacks.protocol import Protocol, deal
@@ -131,7 +135,7 @@ def run(study: Study, out: Path, names: list[str], workers: int, seed: int = 0) 
         if not (folder / "model.safetensors").exists():
             speed = Speed("auto", workers, keep_models=max(1, plan.rounds // 20), checkpoint_every=plan.rounds)
             result = train(make(plan.seed), federation, plan, out=folder, speed=speed)
-            print(f"{kind}: accuracy {result.accuracy:.3f}, epsilon {result.epsilon:.3f}", flush=True)
+            print(f"{kind}: accuracy {result.accuracy:.3f}, epsilon {result.epsilon:.3f}", file=sys.stderr, flush=True)
         control = "none" if kind == "open" else str(out / "open")
         found[kind] = attack_run(
             folder, names, replace(settings, control=control), make=make, federation=federation, say=told
@@ -145,7 +149,7 @@ def run(study: Study, out: Path, names: list[str], workers: int, seed: int = 0) 
 
 
 def told(what: str, done: int, total: int) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {what} {done}/{total}", flush=True)
+    print(f"{time.strftime('%H:%M:%S')} {what} {done}/{total}", file=sys.stderr, flush=True)
 
 
 def speed() -> dict[str, float]:
@@ -173,27 +177,41 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0, help="which records are attacked, known and judged")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--page", action="store_true", help="put the tables on docs/attacks.md")
     args = parser.parse_args()
     if args.speed:
         print(json.dumps(speed()))
         return
     out = Path(args.out) / ("small" if args.small else "full")
     found = run(SMALL if args.small else FULL, out, args.attack.split(","), args.workers, args.seed)
-    if args.json:
-        print(json.dumps(found))
-        return
-    print(f"{'attack':<26}{'open':>8}{'1% FPR':>8}{'certified':>11}{'at most':>9}")
+    told = "\n".join([*by_attack(found), "", *by_models(found)])
+    if args.page:
+        fill("attacks.md", f"membership{' small' if args.small else ''} {args.seed}", told)
+    print(json.dumps(found) if args.json else told)
+
+
+def by_attack(found: dict[str, Any]) -> Iterator[str]:
+    yield "| attack | open: AUC | 95% | TPR at 1% FPR | certified: AUC | 95% | at most |"
+    yield "|---|---|---|---|---|---|---|"
     certified = {row["attack"]: row for row in found["certified"]["results"]}
     for row in found["open"]["results"]:
         other = certified[row["attack"]]
-        print(
-            f"{row['attack']:<26}{row['auc']:>8.3f}{row['tpr_at_1pct']:>8.1%}{other['auc']:>11.3f}{other['auc_ceiling']:>9.3f}"
+        yield (
+            f"| `{row['attack']}` | {row['auc']:.3f} | {_interval(row)} | {row['tpr_at_1pct']:.1%} "
+            f"| {other['auc']:.3f} | {_interval(other)} | {other['auc_ceiling']:.3f} |"
         )
+
+
+def by_models(found: dict[str, Any]) -> Iterator[str]:
+    yield "| models trained, half of them without a record | AUC | TPR at 1% FPR |"
+    yield "|---|---|---|"
     for row in found["by models"]:
-        print(
-            f"{row['attack']} with {row['references']} models, {row['references'] // 2} of them without a record: "
-            f"AUC {row['auc']:.3f}, {row['tpr_at_1pct']:.1%} at 1% FPR"
-        )
+        yield f"| `{row['attack']}`, {row['references']} | {row['auc']:.3f} | {row['tpr_at_1pct']:.1%} |"
+
+
+def _interval(row: dict[str, Any]) -> str:
+    low, high = row["auc_ci"]
+    return f"{low:.3f} to {high:.3f}"
 
 
 if __name__ == "__main__":
