@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 torch = pytest.importorskip("torch")
 
 from sordino.clients.fedmap import ControlledSteps, Errand, Own, Report  # noqa: E402
@@ -75,15 +76,6 @@ def cost(multipliers, rate=1 / 3):
 
 
 WORK = work()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """As in the engines."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_a_round_of_steps_is_paid_for():

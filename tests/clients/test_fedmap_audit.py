@@ -11,6 +11,7 @@ import math
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 torch = pytest.importorskip("torch")
 
 from sordino.audit import thresholds  # noqa: E402
@@ -70,14 +71,6 @@ class World:
         total = sum(w * v * (1 - share) for w, (v, _, _) in zip(weights, self.seen))
         count = sum(w * (0.5 - c) * 4 * 4 * share for w, (_, c, _) in zip(weights, self.seen))
         return [total, total + count, sum(weights)]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def lower_bound() -> float:

@@ -117,39 +117,27 @@ def test_workers_and_one_process_agree_to_the_bit(linear, tmp_path):
     assert [row["spent"] for row in one.metrics] == [row["spent"] for row in two.metrics]
 
 
-def interrupted(linear, folder, monkeypatch, wanted, round, after, speed):
-    """Crash in a round: `after` so many of its errands."""
+def interrupted(linear, folder, monkeypatch, wanted, after, round=None, **how):
+    """Crash when so many errands are done, of one round or of all."""
     real, count = ControlledSteps.give, [0]
 
     def give(self, request, item, out):
-        if request.round == round:
+        if round in (None, request.round):
             if count[0] == after:
                 raise Crash
             count[0] += 1
         return real(self, request, item, out)
 
-    monkeypatch.setattr(ControlledSteps, "give", give)
-    with pytest.raises(Crash):
-        run(linear, folder, wanted, speed=speed)
-    monkeypatch.setattr(ControlledSteps, "give", real)
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(ControlledSteps, "give", give)
+        run(linear, folder, wanted, **how)
 
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_seeded_run_goes_on_bit_for_bit(linear, tmp_path, monkeypatch, every):
     speed = Speed("in-process", evaluate_every=100, checkpoint_every=every)
     whole = run(linear, tmp_path / "whole")
-    real, count = ControlledSteps.give, [0]
-
-    def give(self, request, item, out):
-        count[0] += 1
-        if count[0] == 18:
-            raise Crash
-        return real(self, request, item, out)
-
-    monkeypatch.setattr(ControlledSteps, "give", give)
-    with pytest.raises(Crash):
-        run(linear, tmp_path / "cut", speed=speed)
-    monkeypatch.setattr(ControlledSteps, "give", real)
+    interrupted(linear, tmp_path / "cut", monkeypatch, plan(), 17, speed=speed)
     resumed = run(linear, tmp_path / "cut", resume=True, speed=speed)
     assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), resumed.model.parameters()))
     keys = ("round", "bound", "multiplier", "spent", "spent_mean")
@@ -165,21 +153,9 @@ def test_under_secure_noise_a_round_cut_short_is_lost_and_the_budget_holds(
     """Three crashes, and rounds that no checkpoint kept: what all attempts spent together is within every budget."""
     wanted, speed = plan(secure=True, rounds=9), Speed("in-process", evaluate_every=100, checkpoint_every=every)
     folder = tmp_path / "run"
-    interrupted(linear, folder, monkeypatch, wanted, round, 1, speed)
+    interrupted(linear, folder, monkeypatch, wanted, 1, round, speed=speed)
     for _ in range(2):
-        real = ControlledSteps.give
-        calls = [0]
-
-        def give(self, request, item, out, real=real, calls=calls):
-            calls[0] += 1
-            if calls[0] == 2:
-                raise Crash
-            return real(self, request, item, out)
-
-        monkeypatch.setattr(ControlledSteps, "give", give)
-        with pytest.raises(Crash):
-            run(linear, folder, wanted, resume=True, speed=speed)
-        monkeypatch.setattr(ControlledSteps, "give", real)
+        interrupted(linear, folder, monkeypatch, wanted, 1, resume=True, speed=speed)
     result = run(linear, folder, wanted, resume=True, speed=speed)
     assert result.statement.lost >= 3 and result.rounds == 9 - result.statement.lost >= 1
     assert all(grant.attempt == 1 for grant in Ledger.read(folder / "ledger.jsonl"))
