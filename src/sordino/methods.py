@@ -68,6 +68,7 @@ class Method:
     published: Callable[..., Rule] | None = None  # None: the published rule is the certified one
     units: tuple[Unit, ...] = BOTH
     observers: tuple[Observer, ...] = tuple(Observer)
+    published_observers: tuple[Observer, ...] | None = None  # None: those of the certified variant
     # Why the epsilon that the paper prints does not hold; empty if it does.
     reasons: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
@@ -90,6 +91,11 @@ class Method:
     @property
     def variants(self) -> tuple[Variant, ...]:
         return (Variant.CERTIFIED, Variant.PUBLISHED) if self.private else (Variant.PUBLISHED,)
+
+    def towards(self, variant: Variant) -> tuple[Observer, ...]:
+        """The observers that a variant is offered for."""
+        printed = variant == Variant.PUBLISHED and self.published_observers is not None
+        return self.published_observers or () if printed else self.observers
 
     @property
     def options(self) -> Mapping[str, float | None]:
@@ -236,7 +242,8 @@ TABLE = (
         fedmap.certified,
         fedmap.published,
         units=(Unit.EXAMPLE,),
-        observers=(Observer.SERVER,),
+        observers=(Observer.SERVER, Observer.SECAGG_SERVER),
+        published_observers=(Observer.SERVER,),
         reasons=fedmap.REASONS,
         defaults={"unit": "example", "observer": "server"},
         closed_loop=True,

@@ -24,6 +24,7 @@ OPTIMIZERS = ("sgd", "momentum", "adam")
 MECHANISMS = ("gaussian", "laplace")
 PARTITIONS = ("iid", "dirichlet", "shards", "natural")
 WEIGHTS = ("uniform", "size")
+FEWEST = 2  # messages in a sum that hides one
 CANARIES = ("turning", "steady", "mislabelled", "random")
 
 
@@ -58,7 +59,8 @@ class Plan:
     # who takes part
     sampling: Sampling = Sampling.POISSON
     cohort: int | None = None  # clients expected in a round; None: all
-    survivors: int | None = None  # fewest clients whose shares of noise make the whole (secagg-server); None: all
+    # secagg-server: fewest clients whose shares of noise make the whole; None: all. Sealed: fewest in a sum; None: 2
+    survivors: int | None = None
     weights: str = "uniform"
     weight_cap: int | None = None  # examples from which on a client weighs in full; public
     # training
@@ -113,9 +115,12 @@ class Plan:
             raise BadInput(
                 f"method {self.method} does not run in the {self.unit} unit; use {' or '.join(known.units)}."
             )
-        if self.observer not in known.observers:
-            fit = " or ".join(known.observers)
-            raise BadInput(f"method {self.method} does not run towards observer {self.observer}; use {fit}.")
+        offered = known.towards(self.variant)
+        if self.observer not in offered:
+            printed = " as published" if self.observer in known.observers else ""
+            raise BadInput(
+                f"method {self.method}{printed} does not run towards observer {self.observer}; use {' or '.join(offered)}."
+            )
         if self.size > self.clients:
             raise BadInput(
                 f"cohort {self.size} is larger than the {self.clients} clients; ask for at most {self.clients}."
@@ -140,10 +145,14 @@ class Plan:
                 "under secure aggregation the noise is divided among a known number of clients, which poisson does not give; "
                 "use sampling fixed."
             )
-        if self.survivors is not None and self.noise != Noise.SHARES:
+        if self.survivors is not None and self.observer != Observer.SECAGG_SERVER:
             raise BadInput(
                 f"survivors {self.survivors} is among how many clients the noise is divided, and for observer {self.observer} "
                 "it is not; leave it out, or use observer secagg-server."
+            )
+        if self.survivors is not None and self.sealed and self.survivors < FEWEST:
+            raise BadInput(
+                f"a sum over {self.survivors} clients is that client's own message; ask for survivors of at least {FEWEST}."
             )
         if self.survivors is not None and self.survivors > self.size:
             raise BadInput(
@@ -192,17 +201,27 @@ class Plan:
 
     @property
     def noise(self) -> Noise:
-        return noise_for(self.observer)
+        return Noise.LOCAL if self.sealed else noise_for(self.observer)
 
     @property
     def pooled(self) -> bool:
         """Example unit, one clipped sum per round from every client."""
-        return self.unit == Unit.EXAMPLE and self.observer != Observer.SERVER
+        return self.unit == Unit.EXAMPLE and not self.local
 
     @property
     def local(self) -> bool:
         """Example unit, each client running DP-SGD for itself."""
-        return self.unit == Unit.EXAMPLE and self.observer == Observer.SERVER
+        return self.unit == Unit.EXAMPLE and (self.observer == Observer.SERVER or self.sealed)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether messages that are private each by itself are masked all the same, and clients keep their own accounts."""
+        return self.known.closed_loop and self.observer == Observer.SECAGG_SERVER
+
+    @property
+    def fewest(self) -> int:
+        """The fewest clients that a cohort may have; others are not called together."""
+        return 0 if not self.sealed else FEWEST if self.survivors is None else self.survivors
 
     @property
     def published(self) -> bool:

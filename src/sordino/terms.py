@@ -7,7 +7,8 @@ One page decides, for each unit and observer, what one unit is exposed to (`docs
     client, server           likewise, and each message carries its full noise
     example, pooled          every round a Gaussian on a secret Poisson draw of records
     example, local           every local step a Gaussian on a secret Poisson draw of the client's own records; the client
-                             that is charged most is the one that is reported
+                             that is charged most is the one that is reported (observer server; and sealed, where such
+                             messages are added up under masks besides)
 
 Cohorts are drawn without looking at data, so the most rounds that one client can take part in is known in advance.
 """
@@ -109,7 +110,10 @@ class Terms:
 
     @property
     def survivors(self) -> int:
-        """Among how many clients the noise is divided; all, unless the plan allows for some to be lost."""
+        """Among how many clients the noise is divided; all, unless the plan allows for some to be lost. Where sums only hide
+        messages that carry their full noise, the fewest that one is opened for."""
+        if self.plan.sealed:
+            return self.plan.fewest
         if self.plan.noise == Noise.LOCAL:
             return 1
         if self.plan.survivors is not None:

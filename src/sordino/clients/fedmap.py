@@ -19,7 +19,7 @@ value: the controller's inputs, its state and what it sends are functions of rel
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from sordino.metanet import features
 from sordino.metanet.features import CERTIFIED, Look
 from sordino.metanet.net import MetaNet, load
 from sordino.privacy.lookup import Table
+from sordino.privacy.mechanisms import FixedPoint
 from sordino.privacy.purse import Purse
 from sordino.rules.fedmap import FedMap
 from sordino.terms import local_steps
@@ -68,6 +69,11 @@ class Errand:
     turns: int  # rounds that it will be drawn for, this one included
     own: Own
 
+    @property
+    def grant(self) -> float:
+        """What of the purse is new."""
+        return max(0.0, self.purse - self.own.purse)
+
     def progress(self, part: float) -> float:
         """The share of all its steps that are over, when so much of this round is."""
         over = max(0, self.own.turns - 1)
@@ -82,6 +88,43 @@ class Report:
     own: Own
     bounds: tuple[float, ...] = ()  # of the steps taken
     multipliers: tuple[float, ...] = ()
+    spent: float = 0.0  # in this round, as a share of the budget
+
+    def tally(self, grid: FixedPoint, clients: int) -> np.ndarray:
+        """The report as numbers to be added up, for a server that is told sums only (see `Tally`)."""
+        began, log_z = float(bool(self.bounds)), float(np.log(self.multipliers).sum())
+        log_bound = math.log(self.own.bound) if self.bounds else 0.0
+        said = [began, log_bound, float(len(self.multipliers)), log_z, self.spent]
+        return grid.round(within_reach(np.array(said), grid, clients))
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What a cohort's reports come to."""
+
+    began: float = 0.0  # clients that took a step
+    log_bound: float = 0.0  # over these, each one's last
+    steps: float = 0.0
+    log_multiplier: float = 0.0  # over all steps
+    spent: float = 0.0  # shares of budgets
+
+    @classmethod
+    def of(cls, codes: np.ndarray, grid: FixedPoint) -> Tally:
+        return cls(*grid.decode(codes).tolist())
+
+
+TALLIED = len(fields(Tally))
+
+
+def within_reach(v: np.ndarray, grid: FixedPoint, clients: int) -> np.ndarray:
+    """Each coordinate within a public limit, at which a sum over all clients cannot overflow 64 bits, on this grid or under masks.
+
+    On the grid of 2^-32 it is 2^29 divided by the number of clients: 500 for a million of them, where no useful step of a model is as
+    long as 1. What is limited is released already, so this is post-processing; without it one client whose steps ran away would
+    spoil the sum of all, or betray itself by an error. What is not a number counts as nothing.
+    """
+    most = 2.0**61 / (grid.scale * max(2, clients))
+    return np.clip(np.nan_to_num(v, nan=0.0, posinf=most, neginf=-most), -most, most)
 
 
 @dataclass
@@ -117,6 +160,8 @@ class ControlledSteps(LocalSteps):
 
     def give(self, request: Request, item: Errand, out: np.ndarray) -> Any:  # type: ignore[override]
         """Run the round's steps as far as the purse allows; put the released move into `out` and report."""
+        if not item.purse > 0:
+            return Report(item.client, item.own)
         k, flat, own, public = item.client, self.site.flat, item.own, request.state
         examples = self.site.federation.size(k)
         table = self._table(record_rate(self.plan.batch_size, examples, self.plan.sampling), int(public["order"]))
@@ -158,7 +203,8 @@ class ControlledSteps(LocalSteps):
             change, progress = math.log(proposed / bound), item.progress((step + 1) / steps)
             look = Look(state["within"], change, state["noise"], state["signal"], drift, progress, spent)
             bound = proposed
-        out += request.grid.round(flat.theta.cpu().numpy().astype(np.float64) - self.theta)
+        moved_by = flat.theta.cpu().numpy().astype(np.float64) - self.theta
+        out += request.grid.round(within_reach(moved_by, request.grid, self.plan.clients))
         self._tune(net, diary)
         after = replace(
             own,
@@ -168,7 +214,8 @@ class ControlledSteps(LocalSteps):
             purse=purse.left,
             spent=own.spent + purse.spent,
         )
-        return Report(k, after, tuple(diary.bounds), tuple(diary.multipliers))
+        share = purse.spent / budget if budget else 0.0
+        return Report(k, after, tuple(diary.bounds), tuple(diary.multipliers), share)
 
     # ---- the parts of a step -----------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
     model     a server step with the mean of the moves, divided by a public number
     state     a bound for clients that begin, and how far the model moved
 
-What a client does not spend stays in its purse. Of what single clients have spent only the largest and the mean share are ever told.
+What a client does not spend stays in its purse; a purse whose report never came counts as spent. Of what single clients have spent only the largest and the mean share are ever told.
 
 After a crash a seeded simulation runs a round again under the grant that stands, to the same bits. With secure noise the round is
 lost: its clients' purses, new and left over, count as spent, since they may have been.
@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from sordino.budgets import Budgets
+from sordino.clients import purses
 from sordino.clients.fedmap import Errand, Own, Report
 from sordino.clients.request import GIVE, Request
 from sordino.federation import sampling
@@ -31,7 +32,6 @@ from sordino.privacy.ledger import Grant
 from sordino.privacy.release import require_released
 from sordino.terms import Terms
 
-GENEROUS = 2.0  # times its even share a client may spend in one round
 GRID = mechanisms.FixedPoint(2.0**32)
 
 
@@ -53,7 +53,9 @@ class ClosedLoop(Round):
         reports: tuple[Report, ...] = require_released(harvest.answers, "the report of a local client")
         mean = total / self.terms.denominator(cohort)
         theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)
-        accounts |= {report.client: report.own for report in reports}
+        heard = {report.client: report.own for report in reports}
+        missing = [errand for errand in errands if errand.client not in heard]
+        accounts |= {e.client: replace(e.own, purse=0.0, spent=e.own.spent + e.purse) for e in missing} | heard
         bounds = [math.log(report.own.bound) for report in reports if report.bounds]
         bound = math.exp(float(np.mean(bounds))) if bounds else model.rule["bound"]
         rule = {
@@ -84,29 +86,20 @@ class ClosedLoop(Round):
             asked = {int(k): self._asks(int(k), accounts) for k in cohort}
             ids = np.array([k for k, (purse, _) in asked.items() if purse > 0], np.int64)
             grants = np.array([asked[k][1] for k in ids.tolist()], float)
-            self.ledger.request(_event(grants, self.terms.order), t, ids, grants)
-        for k in cohort.tolist():
-            own = accounts.get(k) or Own.blank()
-            accounts[k] = replace(own, turns=own.turns + 1)
+            self.ledger.request(charged_event(grants, self.terms.order), t, ids, grants)
+        granted = dict(zip(ids.tolist(), grants.tolist()))
         errands = []
-        for k, grant in zip(ids.tolist(), grants.tolist()):
-            own = accounts[k]
-            own = accounts[k] = replace(own, granted=own.granted + grant)
-            left = max(1, int(self.terms.turns[k]) - own.turns + 1)
-            errands.append(Errand(k, own.purse + grant, self._later(own) if left > 1 else 0.0, left, own))
+        for k in cohort.tolist():
+            own, turns = accounts.get(k) or Own.blank(), int(self.terms.turns[k])
+            made = purses.errand(k, own, granted.get(k, 0.0), self.terms.budget, turns)
+            accounts[k] = made.own
+            if k in granted:
+                errands.append(made)
         return errands
 
-    def _later(self, own: Own) -> float:
-        """What can still be granted to a client."""
-        return max(0.0, self.terms.budget - own.granted)
-
     def _asks(self, k: int, accounts: dict[int, Own]) -> tuple[float, float]:
-        """(purse, new grant) of a client: what is left, divided by the rounds it is drawn for, times `GENEROUS`."""
-        own = accounts.get(k) or Own.blank()
-        there = self._later(own) + own.purse
-        left = max(1, int(self.terms.turns[k]) - own.turns)
-        purse = min(there, GENEROUS * there / left)
-        return max(purse, own.purse), max(0.0, purse - own.purse)
+        """(purse, new grant) of a client."""
+        return purses.purse_and_grant(accounts.get(k) or Own.blank(), self.terms.budget, int(self.terms.turns[k]))
 
     def _lose(self, model: Model) -> Model:
         """What the lost round was granted, and what was left over from earlier ones, counts as spent."""
@@ -117,15 +110,7 @@ class ClosedLoop(Round):
         accounts = unpack(model.clients)
         for k in sampling.draw(self.plan, t).tolist():
             own = accounts.get(k) or Own.blank()
-            grant = granted.get(k, 0.0)
-            lost = own.purse + grant if k in granted else 0.0
-            accounts[k] = replace(
-                own,
-                purse=own.purse if k not in granted else 0.0,
-                granted=own.granted + grant,
-                spent=own.spent + lost,
-                turns=own.turns + 1,
-            )
+            accounts[k] = purses.lost(own, granted[k]) if k in granted else replace(own, turns=own.turns + 1)
         return replace(model, round=t, clients=pack(accounts))
 
     def _told(self, reports: tuple[Report, ...], mean: np.ndarray, bound: float, accounts: dict[int, Own]) -> Facts:
@@ -150,7 +135,7 @@ def _range(values: list[float]) -> list[float]:
     return [min(values), max(values)] if values else []
 
 
-def _event(grants: np.ndarray, order: int) -> events.Event:
+def charged_event(grants: np.ndarray, order: int) -> events.Event:
     """The largest purse as a Gaussian that costs as much at the committed order: what stands in the ledger for it."""
     most = float(grants.max(initial=0.0))
     return events.gaussian(math.sqrt(order / (2 * most))) if most > 0 else events.nothing()

@@ -1,7 +1,7 @@
 """Who takes part in a round: a pure function of (seed, round), drawn before any data is touched.
 
 Poisson: every client flips its own coin; the cohort's size varies and may be 0. Fixed: so many, without replacement. None:
-everyone. A Poisson draw over a million clients costs a binomial and a choice, not a million coins.
+everyone. Where a sum is to hide single messages that need no other protection, a cohort too small for that is nobody. A Poisson draw over a million clients costs a binomial and a choice, not a million coins.
 """
 
 from __future__ import annotations
@@ -15,6 +15,11 @@ from sordino.privacy.words import Sampling, Unit
 
 def draw(plan: Plan, round: int) -> np.ndarray:
     """The clients of this round, in increasing order."""
+    drawn = _draw(plan, round)
+    return drawn if len(drawn) >= plan.fewest else drawn[:0]
+
+
+def _draw(plan: Plan, round: int) -> np.ndarray:
     if plan.pooled or plan.size == plan.clients and plan.sampling != Sampling.POISSON or plan.sampling == Sampling.NONE:
         return np.arange(plan.clients)
     if plan.unit == Unit.EXAMPLE and plan.size == plan.clients:

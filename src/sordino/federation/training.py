@@ -189,8 +189,11 @@ def kind_of_round(terms: Terms) -> type[Round]:
         return Round
     from sordino.federation.closed_loop import ClosedLoop
     from sordino.federation.printed_loop import PrintedLoop
+    from sordino.federation.sealed_loop import SealedLoop
 
-    return PrintedLoop if terms.plan.published else ClosedLoop
+    if terms.plan.published:
+        return PrintedLoop
+    return SealedLoop if terms.plan.sealed else ClosedLoop
 
 
 def _canaries(terms: Terms, dimension: int, folder: RunFolder, federation: Federation) -> Any:

@@ -37,6 +37,10 @@ _OBSERVERS = {
     Observer.SERVER: "The server itself, which sees every message of every client, and anyone who sees the released "
     "models.",
 }
+_SEALED = (
+    "The proof does not rest on the aggregation: each message carries its full noise, and the same epsilon holds towards a "
+    "server that sees every one of them. Secure aggregation earns nothing here; it keeps single messages from the server besides."
+)
 _SAMPLINGS = {
     Sampling.POISSON: "each {unit} enters a {round} by its own coin, with probability {rate:g}",
     Sampling.FIXED: "a fixed number is drawn without replacement, a share of {rate:g}",
@@ -122,6 +126,11 @@ class Statement:
         return math.isfinite(self.epsilon)
 
     @property
+    def sealed(self) -> bool:
+        """Whether secure aggregation hides messages that are private without it."""
+        return self.observer is Observer.SECAGG_SERVER and self.noise is Noise.LOCAL
+
+    @property
     def why(self) -> tuple[str, ...]:
         """Every reason why the run is not private, each once."""
         return tuple(dict.fromkeys((*self.reasons, *self.disclosures)))
@@ -169,7 +178,7 @@ class Statement:
         return [
             ("Why it is not private", _numbered(self.why)),
             ("What is protected" if self.proven else "What was meant to be protected", self._protected()),
-            ("Against whom", [_OBSERVERS[self.observer]]),
+            ("Against whom", [_OBSERVERS[self.observer]] + [_SEALED] * self.sealed),
             ("What the numbers mean", self._meaning()),
             ("How it was computed", self._computed()),
             ("What happened to the budget", self._budget()),
@@ -201,7 +210,12 @@ class Statement:
             f"Accounting: {_ACCOUNTANTS.get(self.accountant, self.accountant)}.",
             f"Releases: {releases}. Sampling: {sampling}.",
         ]
-        if self.multiplier is not None:
+        if self.multiplier is not None and self.sealed:
+            said.append(
+                "Multiplier (noise on the sum over the bound): set by each client for each of its steps, and told to nobody; "
+                f"{_range(self.multiplier)} for a client that takes the most steps and spends evenly."
+            )
+        elif self.multiplier is not None:
             said.append(f"Multiplier (noise on the sum over the bound): {_range(self.multiplier)}.")
         said.append(f"Noise: {_NOISE[self.noise]}.")
         if self.rule:
@@ -215,7 +229,8 @@ class Statement:
     def _budget(self) -> list[str]:
         said = []
         if self.budget is not None:
-            spent = "" if self.spent is None else f"; {100 * min(1.0, self.spent):.4g}% of it was spent"
+            most = "at most " if self.sealed else ""
+            spent = "" if self.spent is None else f"; {most}{100 * min(1.0, self.spent):.4g}% of it was spent"
             said.append(f"Budget: epsilon {self.budget:.4g} at delta {self.delta:.3g}{spent}.")
         if self.stopped:
             of = f" of {self.rounds_planned}" if self.rounds_planned else ""
@@ -283,7 +298,8 @@ def assumptions(
         said.append("Secure aggregation lets the server see sums only, and holds its own promises.")
         said.append(f"In each round {fewest} add their share of the noise, collude with no one, and do not drop out.")
     else:
-        said.append("Each client adds its own noise before anything leaves it.")
+        unmasked = "; nothing is assumed of secure aggregation" if observer is Observer.SECAGG_SERVER else ""
+        said.append(f"Each client adds its own noise before anything leaves it{unmasked}.")
     said.append("Every client runs the stated software: it clips as the plan says, and keeps raw values to itself.")
     if not secure:
         said.append("The noise comes from a seeded generator: it hides nothing from anyone who knows the seed.")

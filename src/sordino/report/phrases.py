@@ -25,6 +25,11 @@ AGAINST = {
     "server": "The server, which sees every message of every client, and anyone who sees the released models.",
 }
 
+SEALED = (
+    " The promise does not rest on the aggregation: each message carries its full noise, and it would hold towards a server that "
+    "sees every one of them."
+)
+
 NEIGHBOURS = {
     "add-remove": "The result is nearly as likely whether one {unit} is in the data or not.",
     "zero-out": "The result is nearly as likely whether one {unit} contributes or contributes nothing. How many there "

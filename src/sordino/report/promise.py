@@ -20,7 +20,7 @@ def promise(run: Run, verdict: Verdict) -> Safe:
     rows: list[tuple[str, Safe | str | None]] = []
     if not _noiseless(run):
         rows.append(("Protected" if proven else "Meant to be protected", phrase(phrases.PROTECTED, unit)))
-        rows.append(("Against", phrase(phrases.AGAINST, run.said("observer"))))
+        rows.append(("Against", phrase(phrases.AGAINST, run.said("observer")) + phrases.SEALED * _sealed(run)))
     relation = run.said("relation")
     if proven and relation is not None:
         said = phrase(phrases.NEIGHBOURS, relation, unit=phrase(phrases.UNIT, unit))
@@ -81,12 +81,19 @@ def _noiseless(run: Run) -> bool:
     return bool(many) and max(many) == 0
 
 
+def _sealed(run: Run) -> bool:
+    """Whether secure aggregation hid messages that are private without it."""
+    return run.said("observer") == "secagg-server" and (run.statement or {}).get("noise") == "local"
+
+
 def _noise(run: Run) -> str | None:
     many = _multipliers(run)
     if not many or _noiseless(run):
         return "None was added." if many else None
     size = plain(min(many)) if min(many) == max(many) else f"{plain(min(many))} to {plain(max(many))}"
     placed = (run.statement or {}).get("noise")
+    if _sealed(run):
+        return f"Set by each client for each step, and told to nobody; evenly spent, at most {size} times the bound."
     return f"{size} times the bound, on the sum" + (f"; {phrase(phrases.NOISE, placed)}." if placed else ".")
 
 
@@ -95,7 +102,8 @@ def _budget(run: Run, proven: bool) -> str | None:
     said = []
     budget, spent, stopped = number(stated.get("budget")), number(stated.get("spent")), stated.get("stopped")
     if budget is not None and proven:
-        used = "" if spent is None else f"; {percent(min(1.0, spent))} of it was spent"
+        most = "at most " if _sealed(run) else ""
+        used = "" if spent is None else f"; {most}{percent(min(1.0, spent))} of it was spent"
         said.append(f"Epsilon {plain(budget)}{used}.")
     if stopped:
         said.append(f"Training ended after {run.rounds:,} rounds: {_sentence(stopped)}")

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from sordino.clients.fedmap import TALLIED
 from sordino.clients.request import ASK, GIVE, Request
 from sordino.engines import Aborted
 from sordino.engines.base import Gathered, gathered
@@ -72,6 +73,7 @@ class Remote:
     """An engine (see `engines.base`) over a `Post`."""
 
     simulated = False
+    clients_keep = True  # their own accounts, where a method gives them such and sums are all that is told
 
     def __init__(
         self,
@@ -140,6 +142,8 @@ class Remote:
         return min(self.patience.least, cohort)
 
     def _survivors(self, cohort: int) -> int:
+        if self.plan.sealed:
+            return self.plan.fewest
         if not self.plan.private or self.plan.noise != Noise.SHARES:
             return 1
         return self.plan.survivors or cohort
@@ -232,15 +236,19 @@ class Remote:
 
     def _secure(self, request: Request, parcel: Parcel, cohort: int, there: list[int]) -> Gathered:
         width = 0 if request.query is None or is_raw(request.query) else _width(request)
+        if self.plan.sealed:
+            width = TALLIED
         length = (self.theta.size if request.phase == GIVE else 0) + width
         grid = None
-        if width:
+        if width and not self.plan.sealed:
             assert request.query is not None
             grid = answer_grid(request.query, self.plan, self.facts)
         full = cohort == self.facts.clients
         opened = self._sums.run(self, parcel, there, length, self._survivors(cohort), full)
         codes, answers = opened.total[: length - width], []
-        if grid is not None:
+        if self.plan.sealed:
+            answers = [(0, np.array(opened.total[length - width :]))]
+        elif grid is not None:
             answers = [(0, grid.decode(opened.total[length - width :]))]
         elif request.query is not None:
             answers = [(k, r.array("answer", np.float64)) for k, r in sorted(opened.replies.items())]

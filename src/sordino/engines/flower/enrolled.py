@@ -25,6 +25,7 @@ from sordino.clients.request import ASK, GIVE, Request
 from sordino.engines import make_work
 from sordino.engines.base import work_on
 from sordino.engines.flower import wire
+from sordino.engines.flower.account import Account
 from sordino.engines.flower.part import Facts, Part, answer_grid
 from sordino.engines.flower.policy import Refused
 from sordino.engines.flower.shares import with_share
@@ -71,6 +72,7 @@ class Enrolled:
         self.attempt, self.round, self.spent = "", 0, 0.0
         self.done: tuple[str, ...] = ()
         self._purse = 0.0  # granted in earlier rounds and not spent (FedMAP)
+        self.account = Account(folder / "account", self.terms, self.me) if self.plan.sealed else None
         self._recall()
 
     def close(self) -> None:
@@ -102,7 +104,9 @@ class Enrolled:
         items = self.work.items(request.round, np.array([self.me])) if errand is None else [errand]
         with one_thread(), torch.random.fork_rng(devices=[]):
             answers = [work_on(self.work, request, item, codes) for item in items]
-        if errand is not None:
+        if self.account is not None:
+            self.account.close(answers[0].own)
+        elif errand is not None:
             self._purse = answers[0].own.purse
             self._remember()
         if request.released or errand is not None:
@@ -123,6 +127,13 @@ class Enrolled:
         assert asked.query is not None and asked.query_std is not None
         grid = answer_grid(asked.query, self.plan, self.part.facts)
         return grid.decode(with_share(grid.encode(answer), grid, asked.query_std, asked.survivors))
+
+    def next_errand(self, request: Request) -> Errand:
+        """What this client may spend, where it reckons that itself; nothing is granted yet."""
+        assert self.account is not None
+        if not 1 <= request.round <= self.plan.rounds or self.me not in draw(self.plan, request.round):
+            raise Refused(f"this client is not in the cohort of round {request.round}.")
+        return self.account.errand(request.round, request.state.get("lost", []))
 
     # ---- leave to work ---------------------------------------------------------------------------
 
@@ -211,10 +222,14 @@ class Enrolled:
     def _grant_purse(self, t: int, errand: Errand, order: int) -> None:
         """Charge what the purse holds beyond what is left of earlier ones. A try that was cut short may have spent all."""
         standing = self.ledger.granted(t)
+        if self.account is not None:
+            self.account.begin(t, errand)
+            left = errand.own.purse
+        else:
+            left = 0.0 if standing is not None else self._purse
         if standing is not None and not self.plan.secure:
             self.ledger.resume(t, False)
             return
-        left = 0.0 if standing is not None else self._purse
         cost = max(0.0, errand.purse - left)
         event = events.gaussian(math.sqrt(order / (2 * cost))) if cost > 0 else events.nothing()
         if standing is not None:

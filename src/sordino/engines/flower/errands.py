@@ -19,21 +19,21 @@ _SUMS = ("bound", "purse", "granted", "spent", "turns")
 
 
 def errand_to_plain(errand: Errand) -> Plain:
-    own, arrays = _own_to_plain(errand.own)
+    own, arrays = own_to_plain(errand.own)
     said = {"client": errand.client, "purse": errand.purse, "later": errand.later, "turns": errand.turns, "own": own}
     return said, arrays
 
 
 def errand_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Errand:
     try:
-        own = _own_from_plain(said["own"], arrays)
+        own = own_from_plain(said["own"], arrays)
         return Errand(int(said["client"]), float(said["purse"]), float(said["later"]), int(said["turns"]), own)
     except (KeyError, TypeError, ValueError):
         raise Garbled("an errand cannot be read: both sides need the same version.") from None
 
 
 def report_to_plain(report: Report | RawReport) -> Plain:
-    own, arrays = _own_to_plain(report.own)
+    own, arrays = own_to_plain(report.own)
     said: dict[str, Any] = {"client": report.client, "own": own}
     if isinstance(report, Report):
         said |= {"bounds": list(report.bounds), "multipliers": list(report.multipliers)}
@@ -44,7 +44,7 @@ def report_to_plain(report: Report | RawReport) -> Plain:
 
 def report_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Report | RawReport:
     try:
-        client, own = int(said["client"]), _own_from_plain(said["own"], arrays)
+        client, own = int(said["client"]), own_from_plain(said["own"], arrays)
         if "sigma" in said:
             return RawReport(client, own, int(said["weight"]), float(said["sigma"]), float(said["bound"]))
         return Report(client, own, tuple(map(float, said["bounds"])), tuple(map(float, said["multipliers"])))
@@ -52,13 +52,13 @@ def report_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray])
         raise Garbled("a report cannot be read: both sides need the same version.") from None
 
 
-def _own_to_plain(own: Own) -> Plain:
+def own_to_plain(own: Own) -> Plain:
     said = {name: getattr(own, name) for name in _SUMS} | {"width": own.rows.shape[1]}
     arrays = {"own.net": own.net.astype(np.float32), "own.rows": own.rows.astype(np.float32).reshape(-1)}
     return said, {name: array for name, array in arrays.items() if array.size}
 
 
-def _own_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Own:
+def own_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Own:
     none = np.zeros(0, np.float32)
     rows = arrays.get("own.rows", none).reshape(-1, int(said["width"]))
     sums = {name: (int if name == "turns" else float)(said[name]) for name in _SUMS}

@@ -49,6 +49,8 @@ def federate(
     from sordino.models import build, default_for
 
     patience = patience or Patience()
+    if plan.sealed and speed is not None and speed.checkpoint_every != 1:
+        raise BadInput("clients that keep their own accounts go back one round at most; use checkpoint_every 1.")
     if resume:
         kept = json.loads((out / KEPT).read_text())
         post.run, facts, plan = kept["run"], Facts.from_json(kept["facts"]), Plan.from_json(kept["plan"])

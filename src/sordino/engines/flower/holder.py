@@ -260,11 +260,13 @@ class Holder:
                     log.warning("the letter of client %d was tampered with: %s", k, why)
                 self._keep(asked, member)
         errand = None
-        if "errand" in asked.head:
+        if run.plan.sealed:
+            errand = run.next_errand(request)
+        elif "errand" in asked.head:
             errand = errands.errand_from_plain(asked.get("errand", dict), asked.arrays)
         run.admit(request, asked.get("attempt", str), theta, errand)
         codes, answer = run.compute(request, errand)
-        if errand is not None:
+        if errand is not None and not secure:
             said, arrays = errands.report_to_plain(answer)
             return Parcel("given", {"report": said}, {"codes": codes, **arrays})
         if not secure:
@@ -276,7 +278,9 @@ class Holder:
     ) -> Parcel:
         """Contribution and answer under one mask. Exact norms, which only plans without a proof ask for, go beside it."""
         arrays: dict[str, np.ndarray] = {}
-        if answer is not None and is_raw(request.query):
+        if run.plan.sealed:  # of the report nothing leaves but what is added up
+            codes = np.concatenate([codes, answer.tally(request.grid, run.plan.clients)])
+        elif answer is not None and is_raw(request.query):
             arrays["answer"] = np.asarray(answer, np.float64)
         elif answer is not None:
             assert request.query is not None

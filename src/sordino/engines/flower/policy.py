@@ -85,6 +85,8 @@ class Policy:
             raise Refused("the plan's noise would be seeded, and only noise from the secure source is allowed here.")
         if plan.noise == Noise.SHARES and plan.private and terms.survivors < self.least:
             raise Refused(f"the noise is divided among {terms.survivors} clients; at least {self.least} are asked for.")
+        if plan.sealed and terms.survivors < self.least:
+            raise Refused(f"sums are opened for {terms.survivors} clients; at least {self.least} are asked for.")
         if terms.proven and terms.spent.epsilon > self.epsilon * (1 + 1e-9):
             raise Refused(f"epsilon {terms.spent.epsilon:.4g} is more than the {self.epsilon:g} allowed here.")
         if terms.proven and plan.delta > self.delta:

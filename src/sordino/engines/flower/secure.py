@@ -69,7 +69,8 @@ class SecureSums:
 
     def _ready(self, engine: Remote, there: list[int], survivors: int, full: bool) -> Collector:
         kept = self._collector
-        if kept is not None and set(there) <= set(kept.peers) and self._next < kept.roster.sums:
+        fits = kept is not None and set(there) <= set(kept.peers) and len(there) >= kept.roster.threshold
+        if kept is not None and fits and self._next < kept.roster.sums:
             return kept
         if len(there) < 2:
             raise TooFew(f"only {len(there)} members are left, and a sum needs 2")

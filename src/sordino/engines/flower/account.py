@@ -1,0 +1,96 @@
+"""FedMAP's account at the client that it belongs to, for runs whose server is told sums only.
+
+Of the last round that the client took part in the account has two entries: what it kept before, and what it kept after. It is on
+disk before a purse is granted and before an answer leaves. The next round goes on from
+
+    the entry after     as a rule
+    the entry before    if the same round is tried again, with the same seeded noise; with secure noise it is refused
+    before, charged     if the round came to nothing here, or the server says that it did everywhere: all that the purse held
+                        counts as spent
+
+What the server says can only add to what counts as spent, never take from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sordino.budgets import Budgets
+from sordino.clients import purses
+from sordino.clients.fedmap import Errand, Own
+from sordino.engines.flower import errands, wire
+from sordino.engines.flower.policy import Refused
+from sordino.engines.flower.wire import Parcel
+from sordino.federation.sampling import draw
+from sordino.terms import Terms
+
+
+class Account:
+    """One client's, in one file."""
+
+    def __init__(self, path: Path, terms: Terms, me: int) -> None:
+        assert isinstance(terms, Budgets)
+        self.path, self.me, self.secure = path, me, terms.plan.secure
+        self.budget, self.turns = terms.budget, int(terms.turns[me])
+        self._mine = [t for t in range(1, terms.plan.rounds + 1) if me in draw(terms.plan, t)]
+        self.round = 0  # the last that was begun
+        self.before: Own = Own.blank()
+        self.after: Own | None = self.before
+        self._grant = 0.0  # of that round
+        self._base = self.before  # of the errand that was asked for last
+        if path.exists():
+            self._load()
+
+    def errand(self, t: int, lost: Collection[Any]) -> Errand:
+        """What the client may spend in round t, and all that the work needs to know. Nothing is kept yet."""
+        if t < self.round or t == self.round and self.secure:
+            raise Refused(f"round {t} was begun before, and its noise is not drawn twice.")
+        own = self.before if t == self.round else self._kept(lost)
+        # Turns are public: a client that could not be reached in some of them knows how many are over.
+        self._base = replace(own, turns=sum(s < t for s in self._mine))
+        return purses.next_errand(self.me, self._base, self.budget, self.turns)
+
+    def begin(self, t: int, errand: Errand) -> None:
+        """Before the purse is granted: should anything happen from here on, it counts as spent."""
+        self.round, self.before, self.after, self._grant = t, self._base, None, errand.grant
+        self._save()
+
+    def close(self, own: Own) -> None:
+        self.after = own
+        self._save()
+
+    def _kept(self, lost: Collection[Any]) -> Own:
+        if self.after is not None and self.round not in lost:
+            return self.after
+        return purses.lost(self.before, self._grant)
+
+    # ---- disk ------------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        from sordino.engines.flower.enrolled import write_private
+
+        head: dict[str, Any] = {"round": self.round, "grant": self._grant}
+        arrays: dict[str, np.ndarray] = {}
+        for name, own in (("before", self.before), ("after", self.after)):
+            if own is not None:
+                head[name], parts = errands.own_to_plain(own)
+                arrays |= {f"{name}.{part}": array for part, array in parts.items()}
+        write_private(self.path, wire.to_bytes(Parcel("account", head, arrays)))
+
+    def _load(self) -> None:
+        kept = wire.from_bytes(self.path.read_bytes())
+        self.round, self._grant = kept.head["round"], kept.head["grant"]
+        owns: dict[str, Own | None] = {"after": None}
+        for name in ("before", "after"):
+            if name in kept.head:
+                parts = {
+                    key[len(name) + 1 :]: array for key, array in kept.arrays.items() if key.startswith(name + ".")
+                }
+                owns[name] = errands.own_from_plain(kept.head[name], parts)
+        assert owns["before"] is not None
+        self.before, self.after = owns["before"], owns["after"]
