@@ -34,6 +34,7 @@ def test_words_are_taken_as_strings_and_typed():
         ({"epsilon": 1, "cohort": 5}, "every client takes part in every round"),
         ({"epsilon": 1, "rounds": 0}, "rounds must be a whole number of at least 1"),
         ({"epsilon": 1, "rounds": 2.5}, "rounds must be a whole number"),
+        ({"epsilon": 1, "rounds": 10**9}, "rounds 1,000,000,000 is more than 1,000,000"),
         ({}, "give epsilon (a budget) or multiplier"),
         ({"epsilon": 1, "sampling": "fixed"}, "sampling fixed is not offered for the example unit"),
         ({"epsilon": 1, "unit": "client", "cohort": 3, "sampling": "none"}, "sampling none means that all 10 clients"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sordino.errors import BadInput, BudgetRefused
+from sordino.federation import sampling
 from sordino.federation.sampling import draw
 from sordino.plan import Plan
 from sordino.privacy import accounting, events
@@ -107,3 +108,10 @@ def test_a_plan_for_other_clients_is_refused():
 def test_fedavg_has_no_epsilon():
     t = settle(Plan(method="fedavg", clients=10, unit="client", observer="public"), TEN)
     assert t.spent.epsilon == float("inf") and t.reasons
+
+
+def test_who_takes_part_is_worked_out_once_while_noise_is_calibrated(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(sampling, "draw", lambda plan, round: drawn.append(round) or draw(plan, round))
+    terms(unit="client", observer="server", cohort=10, multiplier=None, epsilon=4.0)
+    assert drawn == list(range(1, 21))

@@ -25,6 +25,7 @@ MECHANISMS = ("gaussian", "laplace")
 PARTITIONS = ("iid", "dirichlet", "shards", "natural")
 WEIGHTS = ("uniform", "size")
 FEWEST = 2  # messages in a sum that hides one
+MOST_ROUNDS = 1_000_000  # more than anyone trains, and few enough to list
 CANARIES = ("turning", "steady", "mislabelled", "random")
 
 
@@ -89,6 +90,8 @@ class Plan:
 
     def _check_numbers(self) -> None:
         whole(clients=self.clients, cohort=self.size, rounds=self.rounds, local_epochs=self.local_epochs)
+        if self.rounds > MOST_ROUNDS:
+            raise BadInput(f"rounds {self.rounds:,} is more than {MOST_ROUNDS:,}; ask for at most that many.")
         whole(batch_size=self.batch_size)
         whole(0, canaries=self.canaries, seed=self.seed)
         positive(alpha=self.alpha, bound=self.bound, lr=self.lr, server_lr=self.server_lr)

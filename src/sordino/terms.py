@@ -16,9 +16,9 @@ Cohorts are drawn without looking at data, so the most rounds that one client ca
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,12 @@ class Terms:
     public: Public
     multiplier: float  # z of the rounds, or their common scale where a schedule divides it unevenly; 0: no noise
     rounds: int  # that the budget allows, at most those of the plan
+
+    def at(self, z: float) -> Terms:
+        """The same with another multiplier. Who takes part does not depend on it, and is not worked out again."""
+        other = replace(self, multiplier=z)
+        vars(other)["exposures"] = self.exposures
+        return other
 
     # ---- noise and denominators ------------------------------------------------------------------------------------------
 
@@ -134,7 +140,15 @@ class Terms:
 
     def slot(self, round: int) -> events.Event:
         """What round `round` exposes a unit to, if it takes part."""
-        return self._slot(self.multiplier_of(round)) if self.proven else events.nonprivate(self.reasons[0])
+        return self._released(self.multiplier_of(round))
+
+    def _released(self, z: float) -> events.Event:
+        return self._slot(z) if self.proven else events.nonprivate(self.reasons[0])
+
+    def _folded(self, shape: list[float]) -> list[tuple[events.Event, int]]:
+        """One event for each stretch of equal multipliers, and how long it is."""
+        stretches = ((relative, sum(1 for _ in same)) for relative, same in groupby(shape))
+        return [(self._released(self.multiplier * relative), count) for relative, count in stretches]
 
     @property
     def proven(self) -> bool:
@@ -163,7 +177,7 @@ class Terms:
     @cached_property
     def slots(self) -> list[tuple[events.Event, int]]:
         """The rounds that are committed to, equal neighbours folded."""
-        return _fold(self.slot(t) for t in range(1, self.rounds + 1))
+        return self._folded(self.shape[: self.rounds])
 
     @cached_property
     def exposures(self) -> int:
@@ -180,8 +194,7 @@ class Terms:
         if self.exposures == self.rounds:
             return events.composed(_unfold(self.slots))
         # A schedule that spends unevenly charges a client for the rounds that cost most.
-        costly = sorted(range(1, self.rounds + 1), key=self.multiplier_of)[: self.exposures]
-        return events.composed(self.slot(t) for t in sorted(costly))
+        return events.composed(_unfold(self._folded(sorted(self.shape[: self.rounds])[: self.exposures])))
 
     @cached_property
     def spent(self) -> accounting.Spent:
@@ -264,21 +277,17 @@ def settle(plan: Plan, public: Public) -> Terms:
     if plan.published and plan.known.claim is not None:
         return Terms(plan, public, _as_published(plan, public), plan.rounds)
     if plan.multiplier is None:
-        return Terms(plan, public, _calibrate(plan, public), plan.rounds)
+        return _calibrate(plan, public)
     if plan.epsilon is None:
         return Terms(plan, public, plan.multiplier, plan.rounds)
     return _within(plan, public, plan.multiplier, plan.epsilon)
 
 
-def _calibrate(plan: Plan, public: Public) -> float:
-    """The least scale of noise at which the whole run stays within epsilon."""
+def _calibrate(plan: Plan, public: Public) -> Terms:
+    """With the least scale of noise at which the whole run stays within epsilon."""
     assert plan.epsilon is not None
-    relation = Terms(plan, public, 1.0, plan.rounds).relation
-
-    def total(z: float) -> events.Event:
-        return Terms(plan, public, z, plan.rounds).total
-
-    return calibration.scale_for(total, plan.epsilon, plan.delta, relation)
+    terms = Terms(plan, public, 1.0, plan.rounds)
+    return terms.at(calibration.scale_for(lambda z: terms.at(z).total, plan.epsilon, plan.delta, terms.relation))
 
 
 def _within(plan: Plan, public: Public, z: float, epsilon: float) -> Terms:
@@ -309,7 +318,7 @@ def _as_published(plan: Plan, public: Public) -> float:
     claim, told = plan.known.claim, Terms(plan, public, 1.0, plan.rounds).told
     assert claim is not None
     if claim(plan, 0.5, *told) == claim(plan, 50.0, *told):  # a mere label, that no noise is derived from
-        return _calibrate(plan.replace(variant="certified"), public)
+        return _calibrate(plan.replace(variant="certified"), public).multiplier
     low, high = 1e-3, 1e4
     for _ in range(60):
         middle = math.sqrt(low * high)
@@ -319,16 +328,6 @@ def _as_published(plan: Plan, public: Public) -> float:
         else:
             low = middle
     return high
-
-
-def _fold(sequence: Iterable[events.Event]) -> list[tuple[events.Event, int]]:
-    folded: list[tuple[events.Event, int]] = []
-    for event in sequence:
-        if folded and folded[-1][0] == event:
-            folded[-1] = (event, folded[-1][1] + 1)
-        else:
-            folded.append((event, 1))
-    return folded
 
 
 def _unfold(slots: list[tuple[events.Event, int]]) -> list[events.Event]:
