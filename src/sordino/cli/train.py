@@ -41,7 +41,7 @@ FIELDS: tuple[tuple[str, Any, Any, str], ...] = (
     ("multiplier", float, None, "noise over bound, instead of or besides epsilon"),
     ("sampling", str, tuple(Sampling), "how units come to take part"),
     ("cohort", int, None, "clients expected in a round"),
-    ("survivors", int, None, "fewest clients left in a round, who share the noise (secagg-server; default: all)"),
+    ("survivors", int, None, "fewest clients left in a round, who share the noise (secagg-server; default: all; fedmap: 2)"),
     ("weights", str, WEIGHTS, "how clients are weighted (client unit)"),
     ("weight_cap", int, None, "examples from which on a client weighs in full; public"),
     ("rounds", int, None, "rounds"),
@@ -77,6 +77,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
     parser.add_argument("--engine", default="auto", help="auto, in-process or workers; changes speed only")
     parser.add_argument("--workers", default=0, help="worker processes (0: one per core)")
+    alone = "never batch pooled records of different clients together: slower, and the very bits of the plan across machines"
+    parser.add_argument("--apart", action="store_true", help=alone)
     parser.add_argument("--evaluate-every", default=0, metavar="ROUNDS")
     keep = "keep the released model of every so many rounds, for attacks that watch several"
     parser.add_argument("--keep-models", default=0, metavar="ROUNDS", help=keep)
@@ -99,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         plan, out = plan_from(args), args.out
     workers, every, keep = (count(args, name) or 0 for name in ("workers", "evaluate_every", "keep_models"))
-    speed = Speed(args.engine, workers, every, keep_models=keep)
+    speed = Speed(args.engine, workers, every, keep_models=keep, apart=args.apart)
 
     from sordino.cli.progress import bar
     from sordino.engines.allocator import keep_memory

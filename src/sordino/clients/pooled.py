@@ -46,7 +46,8 @@ class PooledGradients:
         self.per_example = PerExample(site.flat, site.losses)
         self.rate = record_rate(self.plan.batch_size, site.federation.examples, self.plan.sampling)
         self.chunk = int(np.clip(self.plan.batch_size // 2, 32, 128))
-        # Where that costs no speed no chunk mixes clients: on machines of their own they then come to the very same bits.
+        # Where that costs no speed no chunk mixes clients: on machines of their own they then come to the very same bits. What
+        # a chunk adds up depends on its size in the last bits, so that elsewhere it takes a setting (`Speed.apart`).
         self.apart = 2 * self.plan.batch_size >= self.chunk * self.plan.clients
         self._loaded = -1
 

@@ -94,3 +94,25 @@ def test_silos_come_to_the_very_same_bits(method, tmp_path):
     a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("here", "there"))
     for key in a:
         np.testing.assert_array_equal(a[key], b[key])
+
+
+@pytest.mark.parametrize("observer", ["public", pytest.param("secagg-server", marks=pytest.mark.slow)])
+def test_many_small_clients_come_to_the_same_bits_when_they_are_kept_apart(observer, tmp_path):
+    """Batched together in one process they round differently, and over many rounds that grows."""
+    digits = Federation.from_dataset("digits", "iid", clients=8, seed=0)
+    pairs = [(np.kron(x, np.ones((1, 1, 2, 2), x.dtype)), y) for x, y in map(digits.raw, range(8))]
+    federation = Federation.from_arrays(pairs, test=pairs[0], classes=10, name="digits of 16 by 16")
+    given = {"data": federation.name, "clients": 8, "method": "dp-fedavg", "unit": "example", "observer": observer}
+    rest = {"multiplier": 0.01, "rounds": 24, "batch_size": 128, "lr": 8.0, "model": "cnn-tanh"}
+    p = Plan.from_json(complete(given | rest))
+    ways = {"here": Speed(engine="in-process", apart=True), "mixed": HERE}
+    for name, speed in ways.items():
+        model = build(p.model, federation.input_shape, federation.classes, p.seed)
+        train(model, federation, p, out=tmp_path / name, speed=speed)
+    hall = Hall(federation, tmp_path / "holders")
+    hall.train(p, tmp_path / "there")
+    hall.close()
+    here, mixed, there = (load_file(tmp_path / name / "model.safetensors") for name in ("here", "mixed", "there"))
+    for key in there:
+        np.testing.assert_array_equal(here[key], there[key])
+    assert max(np.abs(mixed[key] - there[key]).max() for key in there) > 1e-6, "there was nothing to keep apart"
