@@ -35,6 +35,8 @@ def test_words_are_taken_as_strings_and_typed():
         ({"epsilon": 1, "rounds": 0}, "rounds must be a whole number of at least 1"),
         ({"epsilon": 1, "rounds": 2.5}, "rounds must be a whole number"),
         ({"epsilon": 1, "rounds": 10**9}, "rounds 1,000,000,000 is more than 1,000,000"),
+        ({"multiplier": 1e12}, "multiplier 1e+12 is more than 1e+06"),
+        ({"epsilon": 1, "seed": 2**63}, "does not fit into 63 bits"),
         ({}, "give epsilon (a budget) or multiplier"),
         ({"epsilon": 1, "sampling": "fixed"}, "sampling fixed is not offered for the example unit"),
         ({"epsilon": 1, "unit": "client", "cohort": 3, "sampling": "none"}, "sampling none means that all 10 clients"),

@@ -26,6 +26,7 @@ PARTITIONS = ("iid", "dirichlet", "shards", "natural")
 WEIGHTS = ("uniform", "size")
 FEWEST = 2  # messages in a sum that hides one
 MOST_ROUNDS = 1_000_000  # more than anyone trains, and few enough to list
+MOST_NOISE = 1e6  # as a multiplier: nothing of a model is left long before, and sums on the grid still have room
 CANARIES = ("turning", "steady", "mislabelled", "random")
 
 
@@ -94,6 +95,8 @@ class Plan:
             raise BadInput(f"rounds {self.rounds:,} is more than {MOST_ROUNDS:,}; ask for at most that many.")
         whole(batch_size=self.batch_size)
         whole(0, canaries=self.canaries, seed=self.seed)
+        if self.seed >= 2**63:
+            raise BadInput(f"seed {self.seed} does not fit into 63 bits; use a smaller number.")
         positive(alpha=self.alpha, bound=self.bound, lr=self.lr, server_lr=self.server_lr)
         at_least(0, momentum=self.momentum, server_momentum=self.server_momentum)
         between(0, 1, delta=self.delta)
@@ -101,6 +104,8 @@ class Plan:
             positive(epsilon=self.epsilon)
         if self.multiplier is not None:
             positive(multiplier=self.multiplier)
+            if self.multiplier > MOST_NOISE:
+                raise BadInput(f"multiplier {self.multiplier:g} is more than {MOST_NOISE:g}; ask for less noise.")
         if self.weight_cap is not None:
             whole(weight_cap=self.weight_cap)
         if self.survivors is not None:

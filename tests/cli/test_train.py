@@ -134,3 +134,23 @@ def test_a_folder_of_files_is_a_federation(capsys, tmp_path):
     )
     code, out, _ = run(capsys, *words, "--json", "--out", str(tmp_path / "run"), "--engine", "in-process")
     assert code == 0 and json.loads(out)["accuracy"] > 0.8
+
+
+def test_a_run_that_diverges_says_so_and_what_to_change(tmp_path, capsys, recwarn):
+    assert main(["train", "--lr", "1e300", "--rounds", "3", "--out", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert "round 1 left weights that are not finite" in told and "lower lr (1e+300)" in told
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
+    assert len((tmp_path / "run" / "ledger.jsonl").read_text().splitlines()) == 2  # the round is paid for, and no other
+
+
+def test_a_seed_is_not_rounded(tmp_path, capsys):
+    assert main(["train", "--seed", str(2**53 + 1), "--rounds", "1", "--json", "--out", str(tmp_path / "run")]) == 0
+    assert f"seed = {2**53 + 1}\n" in (tmp_path / "run" / "plan.toml").read_text()
+
+
+def test_delta_alone_may_cover_a_run(tmp_path, capsys):
+    settings = ["--delta", "0.9", "--rounds", "1", "--json", "--out", str(tmp_path / "run")]
+    assert main(["train", *settings]) == 0
+    assert json.loads(capsys.readouterr().out)["epsilon"] == 0
+    assert "not below 1 in 1,437 examples" in " ".join((tmp_path / "run" / "statement.txt").read_text().split())

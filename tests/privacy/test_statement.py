@@ -175,6 +175,12 @@ def test_assumptions_of_how_it_ran():
     assert "floating point" not in flat and "examples each" not in flat and "accuracy" not in flat
 
 
+def test_a_delta_that_lets_one_unit_be_shown_is_pointed_out():
+    common = ("client", "add-remove", "public", "none", "central", True, True)
+    wide, narrow = (assumptions(*common, delta=delta, population=1000) for delta in (1e-3, 9.9e-4))
+    assert "not below 1 in 1,000 clients" in wide[0] and wide[1:] == narrow == assumptions(*common)
+
+
 def test_a_bad_word_is_refused():
     with pytest.raises((BadInput, ValueError)):
         assumptions("level", "add-remove", "public", "none", "central", True, True)

@@ -20,6 +20,9 @@ def number(args: argparse.Namespace, name: str) -> float | None:
 
 def count(args: argparse.Namespace, name: str) -> int | None:
     """An option as a whole number; ``1e6`` will do. None if it was left out."""
+    text = getattr(args, name)
+    if isinstance(text, int) or text is not None and text.strip().lstrip("+-").isdecimal():
+        return int(text)  # not by way of a float, which rounds beyond 2^53
     value = number(args, name)
     if value is None:
         return None

@@ -31,6 +31,7 @@ class ServerOptimizer:
             }
         return {}
 
+    @np.errstate(over="ignore", invalid="ignore")  # training looks at the result, and says it better
     def step(self, theta: np.ndarray, mean: np.ndarray, state: Arrays) -> tuple[np.ndarray, Arrays]:
         mean = mean.astype(np.float32)
         if self.kind == "sgd":

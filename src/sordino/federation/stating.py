@@ -92,4 +92,6 @@ def _circumstances(terms: Terms, simulated: bool) -> dict:
         "discrete": not simulated and plan.secure and plan.noise == Noise.SHARES,
         "secure": plan.secure,
         "survivors": terms.survivors,
+        "delta": plan.delta,
+        "population": terms.public.clients if plan.unit == Unit.CLIENT else terms.public.examples,
     }

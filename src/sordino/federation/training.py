@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sordino.engines import Aborted, Speed, start_engine
-from sordino.errors import BadInput, BudgetRefused
+from sordino.errors import BadInput, BudgetRefused, SordinoError
 from sordino.federation import checkpoint
 from sordino.federation.folder import RunFolder, told_when_full
 from sordino.federation.population import Federation
@@ -146,7 +146,7 @@ def _train(
         while model.round < plan.rounds:
             started = time.perf_counter()
             try:
-                model, facts = rounds.run(model)
+                model, facts = _finite(plan, *rounds.run(model))
             except BudgetRefused as refusal:
                 stopped = str(refusal)
                 break
@@ -181,6 +181,16 @@ def _train(
         ledger.close()
         engine.close()
     return _finish(module, terms, folder, model, statement, accuracy, history)
+
+
+def _finite(plan: Plan, model: Model, facts: Facts) -> tuple[Model, Facts]:
+    """Weights that overflowed stay so: going on would spend the budget on nothing. The last sound model is in the checkpoint."""
+    if not np.isfinite(model.theta).all():
+        raise SordinoError(
+            f"round {model.round} left weights that are not finite: training has diverged; lower lr ({plan.lr:g}), "
+            f"server_lr ({plan.server_lr:g}) or bound, and start again."
+        )
+    return model, facts
 
 
 def kind_of_round(terms: Terms) -> type[Round]:

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.errors import BadInput, BudgetRefused, between, positive
+from sordino.errors import BadInput, BudgetRefused, at_least, between, positive
 from sordino.privacy import exact
 from sordino.privacy.words import Relation
 
@@ -263,7 +263,7 @@ class ScheduleFilter(Filter):
         relation: Relation | str = Relation.ADD_REMOVE,
         accountant: str = "pld",
     ) -> None:
-        positive(total_epsilon=total_epsilon)
+        at_least(0, epsilon=total_epsilon)  # 0 is proven where delta alone covers it
         if not (isinstance(delta, (int, float)) and 0 <= delta < 1):
             raise BadInput(f"delta must be at least 0 and below 1, not {delta!r}.")
         self.epsilon, self.delta, self.relation = float(total_epsilon), float(delta), Relation(relation)

@@ -268,16 +268,24 @@ def assumptions(
     survivors: int | None = None,
     sizes_public: bool = True,
     test_public: bool = True,
+    delta: float = 0.0,
+    population: int | None = None,
 ) -> tuple[str, ...]:
     """What the proof takes for granted, as sentences.
 
     `discrete`: the noise is drawn on integers. `survivors`: the fewest honest clients whose shares reach the sum.
     `sizes_public`: how much each client holds enters rates or weights. `test_public`: accuracy is measured and shown.
+    `population`: how many units there are; a `delta` of one in that many would let one of them be shown outright.
     """
     unit, relation, observer, sampling, noise = (
         Unit(unit), Relation(relation), Observer(observer), Sampling(sampling), Noise(noise)
     )  # fmt: skip
     said = []
+    if population is not None and delta * population >= 1:
+        said.append(
+            f"A delta of {_up(delta)} is accepted, though it is not below 1 in {population:,} {unit}s: by itself it would "
+            f"allow that one {unit} is shown outright."
+        )
     if unit is Unit.CLIENT:
         said.append("All data of one person lies with one client; a person at several clients is protected less.")
     else:
