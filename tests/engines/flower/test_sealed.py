@@ -303,12 +303,37 @@ def test_an_account_goes_forward_only(hall, tmp_path):
     assert run.account.round == 5
     for t in (3, 5):
         with pytest.raises(Refused, match="not drawn twice"):
-            run.account.errand(t, [])
+            run.account.errand(t, [], run.ledger)
     seeded = Account(run.folder / "account", run.terms.__class__(plan(), run.terms.public, 1.0, 5, run.terms.order), 0)
     assert seeded.round == 5 and seeded.after.spent == run.account.after.spent
     assert seeded.after.net.size and np.array_equal(seeded.after.rows, run.account.after.rows)
-    again = seeded.errand(5, [])
+    again = seeded.errand(5, [], run.ledger)
     assert again.own.turns == 5 and again.purse == pytest.approx(again.own.purse + again.grant)
+
+
+@pytest.mark.parametrize("damage", ["old", "empty"])
+@pytest.mark.parametrize("secure", [False, True])
+def test_an_account_that_fell_behind_counts_what_the_ledger_knows(secure, damage, hall, tmp_path, paid):
+    """The machine went down, and of what was written last the disk has the ledger alone."""
+    p, old = plan(secure=secure, rounds=6), []
+
+    def fate(asked):
+        at = asked.head.get("request", {}).get("round")
+        (path,) = (tmp_path / "holders" / "n1" / "runs").glob("*/account") if at and at > 1 else (None,)
+        if at == 3:
+            old.append(path.read_bytes())
+        if at == 5:
+            path.write_bytes(old[0] if damage == "old" else b"")
+            hall.restart("n1")
+            Fate(hall, "n1", lambda asked: None)
+        return None
+
+    Fate(hall, "n1", fate)
+    result = hall.train(p, tmp_path / "run")
+    assert old and result.rounds == 6
+    true, (run,) = spent(paid, result.terms.order), hall.holders["n1"]._runs.values()
+    assert true[1] <= run.account.after.spent <= result.terms.budget * (1 + 1e-9)
+    assert true[1] < 0.98 * run.account.after.spent, "what was left in the purses is given up"
 
 
 def test_a_server_that_cries_wolf_gains_nothing(hall, tmp_path, paid):

@@ -8,7 +8,8 @@ disk before a purse is granted and before an answer leaves. The next round goes 
     before, charged     if the round came to nothing here, or the server says that it did everywhere: all that the purse held
                         counts as spent
 
-What the server says can only add to what counts as spent, never take from it.
+What the server says can only add to what counts as spent, never take from it. Nor can a file that fell behind, when the machine itself
+went down: rounds that the ledger, which is synced to the disk, knows and the account does not count as spent too.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from sordino.clients import purses
 from sordino.clients.fedmap import Errand, Own
 from sordino.engines.flower import errands, wire
 from sordino.engines.flower.policy import Refused
-from sordino.engines.flower.wire import Parcel
+from sordino.engines.flower.wire import Garbled, Parcel
 from sordino.federation.sampling import draw
+from sordino.privacy.ledger import Ledger
 from sordino.terms import Terms
 
 
@@ -46,11 +48,14 @@ class Account:
         if path.exists():
             self._load()
 
-    def errand(self, t: int, lost: Collection[Any]) -> Errand:
+    def errand(self, t: int, lost: Collection[Any], ledger: Ledger) -> Errand:
         """What the client may spend in round t, and all that the work needs to know. Nothing is kept yet."""
-        if t < self.round or t == self.round and self.secure:
+        if t < self.round or self.secure and (t == self.round or ledger.granted(t) is not None):
             raise Refused(f"round {t} was begun before, and its noise is not drawn twice.")
         own = self.before if t == self.round else self._kept(lost)
+        for grant in ledger:
+            if self.round < grant.round < t:
+                own = purses.lost(own, float(np.sum(grant.costs)))
         # Turns are public: a client that could not be reached in some of them knows how many are over.
         self._base = replace(own, turns=sum(s < t for s in self._mine))
         return purses.next_errand(self.me, self._base, self.budget, self.turns)
@@ -83,7 +88,10 @@ class Account:
         write_private(self.path, wire.to_bytes(Parcel("account", head, arrays)))
 
     def _load(self) -> None:
-        kept = wire.from_bytes(self.path.read_bytes())
+        try:
+            kept = wire.from_bytes(self.path.read_bytes())
+        except Garbled:
+            return  # it never reached the disk as a whole: what the ledger says counts as spent
         self.round, self._grant = kept.head["round"], kept.head["grant"]
         owns: dict[str, Own | None] = {"after": None}
         for name in ("before", "after"):

@@ -74,6 +74,8 @@ class Enrolled:
         self._purse = 0.0  # granted in earlier rounds and not spent (FedMAP)
         self.account = Account(folder / "account", self.terms, self.me) if self.plan.sealed else None
         self._recall()
+        if self.ledger.last is not None and self.ledger.last.round > self.round:
+            self._purse = 0.0  # what was pending fell behind the ledger: it may have been spent since
 
     def close(self) -> None:
         self.ledger.close()
@@ -133,7 +135,7 @@ class Enrolled:
         assert self.account is not None
         if not 1 <= request.round <= self.plan.rounds or self.me not in draw(self.plan, request.round):
             raise Refused(f"this client is not in the cohort of round {request.round}.")
-        return self.account.errand(request.round, request.state.get("lost", []))
+        return self.account.errand(request.round, request.state.get("lost", []), self.ledger)
 
     # ---- leave to work ---------------------------------------------------------------------------
 
