@@ -55,7 +55,8 @@ class Account:
         own = self.before if t == self.round else self._kept(lost)
         for grant in ledger:
             if self.round < grant.round < t:
-                own = purses.lost(own, float(np.sum(grant.costs)))
+                assert grant.costs is not None
+                own = purses.lost(own, float(np.sum(np.asarray(grant.costs))))
         # Turns are public: a client that could not be reached in some of them knows how many are over.
         self._base = replace(own, turns=sum(s < t for s in self._mine))
         return purses.next_errand(self.me, self._base, self.budget, self.turns)
