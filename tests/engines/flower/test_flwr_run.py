@@ -58,8 +58,13 @@ class Desk:
 
     def run(self, config: dict, *words: str, seconds: float = 300) -> None:
         said = " ".join(f"{k}={json.dumps(v)}" for k, v in config.items())
-        number = self.flwr("run", str(self.folder / "app"), "here", *words, "-c", said)["run-id"]
         limit = time.monotonic() + seconds
+        answer = self.flwr("run", str(self.folder / "app"), "here", *words, "-c", said)
+        while "run-id" not in answer:  # a SuperLink that is still starting is told by a sentence, and no exit code
+            assert "unavailable" in answer["error-message"] and time.monotonic() < limit, answer
+            time.sleep(2.0)
+            answer = self.flwr("run", str(self.folder / "app"), "here", *words, "-c", said)
+        number = answer["run-id"]
         while True:
             (run,) = self.flwr("list", "here", "--run-id", number)["runs"]
             if run["status"].startswith("finished"):
@@ -147,7 +152,6 @@ def test_stock_supernodes_beside_resident_holders(tmp_path):
             node = ("--insecure", "--superlink", f"127.0.0.1:{port}", "--host", "127.0.0.1", "--port", str(free_port()))
             desk.start(f"node{k}", str(BIN / "flower-supernode"), *node, "--node-config", f'sordino-socket="{pipe}"')
             time.sleep(0.5)
-        time.sleep(8)
         config = {
             "plan": str(tmp_path / "plan.toml"),
             "out": str(tmp_path / "run"),

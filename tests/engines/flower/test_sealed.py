@@ -24,6 +24,7 @@ from sordino.federation import checkpoint, sampling
 from sordino.models import build
 from sordino.privacy import rdp
 from sordino.privacy.ledger import Ledger
+from sordino.privacy.randomness import stream
 
 SOON = Patience(deadline=1.0, wait=0.3)
 HERE = Speed(engine="in-process")
@@ -261,6 +262,37 @@ def test_a_killed_server_goes_on(secure, kind, hall, tmp_path, paid):
         assert max(spent(paid, result.terms.order).values()) <= rdp.budget(4.0, 1e-5, result.terms.order)
     else:  # steps that are taken again release what they released before
         np.testing.assert_array_equal(flat(tmp_path / "here"), flat(tmp_path / "there"))
+
+
+def test_chaos(hall, tmp_path, paid):
+    """Messages lost, holders restarted, the server killed at random: nobody spends more than its budget, or than it knows of."""
+    p, dice = plan(secure=True, rounds=30), stream(5, 0, 0, "chaos")
+
+    def fate(asked):
+        roll = dice.random()
+        if roll < 0.01:
+            raise Killed
+        return "deaf" if roll < 0.03 else "mute" if roll < 0.05 else None
+
+    for name in hall.names:
+        Fate(hall, name, fate)
+    deaths, result = 0, None
+    while result is None:
+        try:
+            resume = (tmp_path / "run" / "deployment.json").exists()
+            result = hall.train(p, tmp_path / "run", resume=resume, patience=Patience(1.0, 5.0))
+        except Killed:
+            deaths += 1
+            name = hall.names[int(dice.integers(5))]
+            hall.restart(name)
+            Fate(hall, name, fate)
+    assert deaths >= 2 and result.statement.lost >= 1 and result.rounds == 30 - result.statement.lost
+    true = spent(paid, result.terms.order)
+    assert set(true) == set(range(5)) and max(true.values()) <= rdp.budget(4.0, 1e-5, result.terms.order)
+    for k, name in enumerate(hall.names):
+        for run in hall.holders[name]._runs.values():
+            if run.account.after is not None:
+                assert true[k] <= run.account.after.spent <= result.terms.budget * (1 + 1e-9)
 
 
 def test_an_update_that_ran_away_spoils_no_round(hall, tmp_path, monkeypatch):
