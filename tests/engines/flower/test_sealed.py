@@ -222,9 +222,8 @@ def test_holders_that_restart_go_on(secure, hall, tmp_path, paid):
     paid.clear()
 
     def fate(asked):
-        if asked.kind == "keys" or asked.kind == "confirm":
-            hall.restart("n1")
-            Fate(hall, "n1", fate)
+        hall.restart("n1")  # before every message
+        Fate(hall, "n1", fate)
         return None
 
     Fate(hall, "n1", fate)
