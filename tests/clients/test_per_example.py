@@ -143,7 +143,7 @@ def test_exact_for_every_family(name, prefer, monkeypatch):
     assert np.linalg.norm(total - clipped) <= 1e-5 * np.linalg.norm(clipped)
 
 
-@pytest.mark.parametrize("name", ["cnn-mnist", "lenet", "cnn-cifar"])
+@pytest.mark.parametrize("name", ["cnn-mnist", "lenet", "cnn-cifar", "cnn-cifar-acn", "cnn-rail"])
 @pytest.mark.parametrize("blocks", [True, False])
 def test_fused_blocks_and_separate_layers_agree(name, blocks, monkeypatch):
     if blocks and library() is None:
@@ -152,7 +152,7 @@ def test_fused_blocks_and_separate_layers_agree(name, blocks, monkeypatch):
         monkeypatch.setattr(fused, "library", lambda: None)
     model, x, y = _model(name)
     for layer in model.children():
-        if isinstance(layer, nn.Conv2d):
+        if isinstance(layer, (nn.Conv1d, nn.Conv2d)):
             layer.bias.data += 0.3  # ReLU lets some through and stops some
     engine = PerExample(model)
     want = _loop(model, x, y)

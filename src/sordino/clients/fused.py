@@ -1,97 +1,132 @@
-"""Convolution, max pooling by two and ReLU as one layer, on the processor.
+"""Convolution, max pooling and ReLU as one layer, on the processor.
 
-Most image networks are made of this block. Its backward pass has a gradient at one position in eight, which the kernels of
-`sordino.native` use; the forward convolution is PyTorch's, unless the input has few channels. `fuse` finds the blocks in a traced model (pooling before ReLU,
-see `rewrite`) and puts one call in their place. Values and gradients are those of the separate layers, up to the order of
-additions; the layers and parameters stay the user's own.
+Most networks for images and signals are made of this block. After pooling by two by two its backward pass has a gradient at
+one position in eight, which the kernels of `sordino.native` use; the forward convolution is PyTorch's, unless the input has
+few channels. `fuse` finds the blocks in a traced model (pooling before ReLU, see `rewrite`) and puts one call in their place.
+Values and gradients are those of the separate layers, up to the order of additions; the layers and parameters stay the user's
+own. In one dimension the block is that of an image of height one.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
+from sordino import native
 from sordino.native import library
+
+Conv = nn.Conv1d | nn.Conv2d
+_POOLS = {  # what pools in how many dimensions
+    nn.MaxPool1d: 1, nn.MaxPool2d: 2,
+    F.max_pool1d: 1, torch.max_pool1d: 1, F.max_pool2d: 2, torch.max_pool2d: 2,
+}  # fmt: skip
+_POOLED = 4  # positions from which one gradient is left; with fewer, skipping the others gains nothing
+
+
+class Form(NamedTuple):
+    """What a block does around its convolution, in two dimensions."""
+
+    pad: tuple[int, int]
+    pool: tuple[int, int]
+    relu: bool
+
+    def pooled(self, x: Tensor, weight: Tensor) -> tuple[int, int]:
+        """Height and width of the result."""
+        height, width = (
+            (size + 2 * pad - kernel + 1) // pool
+            for size, pad, kernel, pool in zip(x.shape[2:], self.pad, weight.shape[2:], self.pool)
+        )
+        return height, width
+
+    def separate(self, x: Tensor, layer: Conv) -> Tensor:
+        """The same by PyTorch's layers one by one."""
+        y = F.max_pool1d(layer(x), self.pool[1]) if isinstance(layer, nn.Conv1d) else F.max_pool2d(layer(x), self.pool)
+        return F.relu(y) if self.relu else y
 
 
 class ConvPool(torch.autograd.Function):
-    """max_pool2d(conv2d(x, weight, bias), 2), rectified if asked for."""
+    """max_pool2d(conv2d(x, weight, bias)), rectified if asked for."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, pad: int, relu: bool) -> Tensor:
-        out, which = forward(x, weight, bias, pad, relu)
-        ctx.save_for_backward(x, weight, out, which)
-        ctx.pad, ctx.relu, ctx.biased = pad, relu, bias is not None
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, form: Form) -> Tensor:
+        out, where = forward(x, weight, bias, form)
+        ctx.save_for_backward(x, weight, out, where)
+        ctx.form, ctx.biased = form, bias is not None
         return out.permute(0, 3, 1, 2)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, out, which = ctx.saved_tensors
-        dw, db, dx = backward(grad, x, weight, out, which, ctx.pad, ctx.relu, ctx.needs_input_grad[0])
-        return dx, dw.permute(0, 3, 1, 2), db if ctx.biased else None, None, None
+        x, weight, out, where = ctx.saved_tensors
+        dw, db, dx = backward(grad, x, weight, out, where, ctx.form, ctx.needs_input_grad[0])
+        return dx, dw.permute(0, 3, 1, 2), db if ctx.biased else None, None
 
 
-def forward(x: Tensor, weight: Tensor, bias: Tensor | None, pad: int, relu: bool) -> tuple[Tensor, Tensor]:
-    """What the block gives, and which of its four inputs every pooling chose; channels last."""
-    native = library()
-    assert native is not None
-    (n, c, hx, wx), (o, _, kh, kw) = x.shape, weight.shape
-    hp, wp = (hx + 2 * pad - kh + 1) // 2, (wx + 2 * pad - kw + 1) // 2
-    out, which = x.new_empty(n, hp, wp, o), torch.empty(n, hp, wp, o, dtype=torch.int32)
-    if native.sordino_narrow(c, o, kw, pad):
-        x, weight, scratch = _last(x), _last(weight), x.new_empty(kh * kw * c * o)
-        native.sordino_forward(
-            x.data_ptr(), weight.data_ptr(), 0 if bias is None else bias.data_ptr(),
-            n, hx, wx, c, o, kh, kw, relu, out.data_ptr(), which.data_ptr(), scratch.data_ptr(),
+def forward(x: Tensor, weight: Tensor, bias: Tensor | None, form: Form) -> tuple[Tensor, Tensor]:
+    """What the block gives, and where in its input every pooling found it; channels last."""
+    kernels, block = library(), _block(x, weight, form)
+    assert kernels is not None
+    size = (block.n, *form.pooled(x, weight), block.o)
+    out, where = x.new_empty(size), torch.empty(size, dtype=torch.int32)
+    if kernels.sordino_narrow(block):
+        x, weight, scratch = _last(x), _last(weight), x.new_empty(kernels.sordino_forward_scratch(block))
+        kernels.sordino_forward(
+            x.data_ptr(), weight.data_ptr(), None if bias is None else bias.data_ptr(),
+            block, form.relu, out.data_ptr(), where.data_ptr(), scratch.data_ptr(),
         )  # fmt: skip
     else:
-        y = _last(torch.conv2d(x, weight, bias, padding=pad))
-        native.sordino_pool(y.data_ptr(), n, y.shape[1], y.shape[2], o, relu, out.data_ptr(), which.data_ptr())
-    return out, which
+        y = _last(torch.conv2d(_last(x).permute(0, 3, 1, 2), weight, bias, padding=form.pad))
+        kernels.sordino_pool(y.data_ptr(), block, form.relu, out.data_ptr(), where.data_ptr())
+    return out, where
 
 
 def backward(
-    grad: Tensor, x: Tensor, weight: Tensor, out: Tensor, which: Tensor, pad: int, relu: bool, inside: bool,
-    each: bool = False,
-) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+    grad: Tensor, x: Tensor, weight: Tensor, out: Tensor, where: Tensor, form: Form, inside: bool, each: bool = False
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """Gradients by weight (channels last), bias and, if `inside`, input; of `each` example by itself if asked for."""
-    native = library()
-    assert native is not None
+    kernels, block = library(), _block(x, weight, form)
+    assert kernels is not None
     x, weight, g = _last(x), _last(weight), _last(grad)
-    (n, hx, wx, c), (o, kh, kw, _) = x.shape, weight.shape
-    lead = (n,) if each else ()
-    dw, db = x.new_empty(*lead, o, kh, kw, c), x.new_empty(*lead, o)
+    lead = (block.n,) if each else ()
+    dw, db = x.new_empty(*lead, *weight.shape), x.new_empty(*lead, block.o)
     dx = torch.empty_like(x) if inside else None
-    scratch = x.new_empty(native.sordino_scratch(c, o, kh, kw, out.shape[1], out.shape[2]))
-    run = native.sordino_backward_each if each else native.sordino_backward
-    run(
-        g.data_ptr(), out.data_ptr(), which.data_ptr(), x.data_ptr(), weight.data_ptr(),
-        n, hx, wx, c, o, kh, kw, pad, relu,
-        dw.data_ptr(), db.data_ptr(), 0 if dx is None else dx.data_ptr(), scratch.data_ptr(),
+    scratch = x.new_empty(kernels.sordino_backward_scratch(block))
+    kernels.sordino_backward(
+        g.data_ptr(), out.data_ptr(), where.data_ptr(), x.data_ptr(), weight.data_ptr(), block, form.relu, each,
+        dw.data_ptr(), db.data_ptr(), None if dx is None else dx.data_ptr(), scratch.data_ptr(),
     )  # fmt: skip
     return dw, db, None if dx is None else dx.permute(0, 3, 1, 2)
 
 
-def conv_pool(x: Tensor, layer: nn.Conv2d, relu: bool) -> Tensor:
+def conv_pool(x: Tensor, layer: Conv, form: Form) -> Tensor:
     """The block, by whichever way fits this input."""
-    if x.device.type == "cpu" and x.dtype == torch.float32 and x.dim() == 4 and layer.weight.dtype == torch.float32:
-        return ConvPool.apply(x, layer.weight, layer.bias, int(layer.padding[0]), relu)
-    y = F.max_pool2d(layer(x), 2)
-    return F.relu(y) if relu else y
+    if not fits(x, layer.weight, form):
+        return form.separate(x, layer)
+    if x.dim() == 4:
+        return ConvPool.apply(x, layer.weight, layer.bias, form)
+    return ConvPool.apply(x.unsqueeze(2), layer.weight.unsqueeze(2), layer.bias, form).squeeze(2)
+
+
+def fits(x: Tensor, weight: Tensor, form: Form) -> bool:
+    """Whether the kernels take this input: a batch of floats on the processor, large enough to leave something."""
+    plain = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and x.dim() == weight.dim()
+    if not plain:
+        return False
+    return all(n > 0 for n in form.pooled(*((x, weight) if x.dim() == 4 else (x.unsqueeze(2), weight.unsqueeze(2)))))
 
 
 class Block(nn.Module):
     """Stands in the graph for the layers that it was made of; it owns nothing."""
 
-    def __init__(self, layer: nn.Conv2d, relu: bool) -> None:
+    def __init__(self, layer: Conv, form: Form) -> None:
         super().__init__()
-        self._layer, self.relu = [layer], relu  # in a list: the parameters are registered where the user has them
+        self._layer, self.form = [layer], form  # in a list: the parameters are registered where the user has them
 
     def forward(self, x: Tensor) -> Tensor:
-        return conv_pool(x, self._layer[0], self.relu)
+        return conv_pool(x, self._layer[0], self.form)
 
 
 def fuse(traced: fx.GraphModule) -> int:
@@ -100,20 +135,19 @@ def fuse(traced: fx.GraphModule) -> int:
         return 0
     layers, count = dict(traced.named_modules()), 0
     for node in list(traced.graph.nodes):
-        if not _is_pool_by_two(node, layers):
+        pool = _window(node, layers)
+        if pool is None:
             continue
         conv = node.args[0]
-        if not (
-            isinstance(conv, fx.Node)
-            and conv.op == "call_module"
-            and len(conv.users) == 1
-            and _fits(layers[conv.target])
-        ):
+        if not (isinstance(conv, fx.Node) and conv.op == "call_module" and len(conv.users) == 1):
+            continue
+        layer = layers[str(conv.target)]
+        if not _fits(layer, len(pool)):
             continue
         after = next(iter(node.users)) if len(node.users) == 1 else None
         relu = after is not None and _is_relu(after, layers)
         name = f"fused_block_{count}"
-        traced.add_submodule(name, Block(layers[conv.target], relu))
+        traced.add_submodule(name, Block(layer, Form(_two(layer.padding, 0), _two(pool, 1), relu)))
         last = after if relu and after is not None else node
         with traced.graph.inserting_after(last):
             block = traced.graph.call_module(name, (conv.args[0],))
@@ -129,42 +163,40 @@ def fuse(traced: fx.GraphModule) -> int:
     return count
 
 
-def _fits(layer: nn.Module) -> bool:
+def _fits(layer: nn.Module, dimensions: int) -> bool:
     return (
-        type(layer) is nn.Conv2d
-        and layer.stride == (1, 1)
-        and layer.dilation == (1, 1)
+        type(layer) is (nn.Conv1d if dimensions == 1 else nn.Conv2d)
+        and set(layer.stride) == {1}
+        and set(layer.dilation) == {1}
         and layer.groups == 1
         and layer.padding_mode == "zeros"
         and not isinstance(layer.padding, str)
-        and layer.padding[0] == layer.padding[1]
         and layer.weight.device.type == "cpu"
     )
 
 
-def _is_pool_by_two(node: fx.Node, layers: dict[str, nn.Module]) -> bool:
+def _window(node: fx.Node, layers: dict[str, nn.Module]) -> tuple[int, ...] | None:
+    """The windows of a max pooling, if they cover the input side by side."""
+    names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
+    given: dict[str, Any]
     if node.op == "call_module":
         pool = layers[str(node.target)]
-        if type(pool) is not nn.MaxPool2d:
-            return False
-        given: tuple[Any, ...] = (
-            pool.kernel_size,
-            pool.stride,
-            pool.padding,
-            pool.dilation,
-            pool.ceil_mode,
-            pool.return_indices,
-        )
-    elif node.op == "call_function" and node.target in (F.max_pool2d, torch.max_pool2d):
-        names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
-        values = dict(zip(names, node.args[1:])) | dict(node.kwargs)
-        given = tuple(values.get(n, d) for n, d in zip(names, (None, None, 0, 1, False, False)))
+        dimensions, given = _POOLS.get(type(pool)), {name: getattr(pool, name, None) for name in names}
+    elif node.op == "call_function":
+        dimensions, given = _POOLS.get(node.target), dict(zip(names, node.args[1:])) | dict(node.kwargs)
     else:
-        return False
-    size, stride, padding, dilation, ceil, indices = given
-    stride = size if stride in (None, ()) else stride
-    two = all(v in (2, (2, 2), [2, 2]) for v in (size, stride))
-    return two and padding in (0, (0, 0)) and dilation in (1, (1, 1)) and not ceil and not indices
+        return None
+    if dimensions is None or given.get("ceil_mode") or given.get("return_indices"):
+        return None
+
+    def each(name: str, usual: Any) -> tuple[Any, ...]:
+        value = usual if given.get(name) in (None, ()) else given[name]
+        return tuple(value) if isinstance(value, (tuple, list)) else (value,) * dimensions
+
+    size = each("kernel_size", None)
+    apart = each("stride", size) == size and set(each("padding", 0)) == {0} and set(each("dilation", 1)) == {1}
+    known = all(isinstance(n, int) for n in size)  # not the result of another node
+    return size if apart and known and math.prod(size) >= _POOLED else None
 
 
 def _is_relu(node: fx.Node, layers: dict[str, nn.Module]) -> bool:
@@ -173,6 +205,16 @@ def _is_relu(node: fx.Node, layers: dict[str, nn.Module]) -> bool:
     if node.op == "call_method":
         return node.target in ("relu", "relu_")
     return node.op == "call_function" and node.target in (F.relu, torch.relu, F.relu_, torch.relu_)
+
+
+def _two(sizes: tuple[int, ...], height: int) -> tuple[int, int]:
+    """Of an image; a signal gets a height."""
+    return (height, sizes[0]) if len(sizes) == 1 else (sizes[0], sizes[1])
+
+
+def _block(x: Tensor, weight: Tensor, form: Form) -> native.Block:
+    (n, c, h, w), (o, _, kh, kw) = x.shape, weight.shape
+    return native.Block(n, h, w, c, o, kh, kw, *form.pad, *form.pool)
 
 
 def _last(x: Tensor) -> Tensor:

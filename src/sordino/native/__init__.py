@@ -12,6 +12,12 @@ import os
 from functools import cache
 
 
+class Block(ctypes.Structure):
+    """The shape of one block, as the kernels take it: input, output channels and kernel, padding, pooling window."""
+
+    _fields_ = [(name, ctypes.c_long) for name in "n h w c o kh kw top left ph pw".split()]
+
+
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled kernels, if there are any."""
@@ -24,16 +30,15 @@ def library() -> ctypes.CDLL | None:
         made = ctypes.CDLL(found.origin)
     except OSError:
         return None
-    pointer, size, flag = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
-    made.sordino_pool.argtypes = [pointer, size, size, size, size, flag, pointer, pointer]
-    made.sordino_pool.restype = None
-    made.sordino_narrow.argtypes = [size] * 4
+    pointer, flag = ctypes.c_void_p, ctypes.c_int
+    block = ctypes.POINTER(Block)
+    made.sordino_narrow.argtypes = [block]
     made.sordino_narrow.restype = flag
-    made.sordino_forward.argtypes = [*[pointer] * 3, *[size] * 7, flag, *[pointer] * 3]
-    made.sordino_forward.restype = None
-    for backward in (made.sordino_backward, made.sordino_backward_each):
-        backward.argtypes = [*[pointer] * 5, *[size] * 8, flag, *[pointer] * 4]
-        backward.restype = None
-    made.sordino_scratch.argtypes = [size] * 6
-    made.sordino_scratch.restype = size
+    made.sordino_pool.argtypes = [pointer, block, flag, pointer, pointer]
+    made.sordino_forward.argtypes = [*[pointer] * 3, block, flag, *[pointer] * 3]
+    made.sordino_backward.argtypes = [*[pointer] * 5, block, flag, flag, *[pointer] * 4]
+    for run in (made.sordino_pool, made.sordino_forward, made.sordino_backward):
+        run.restype = None
+    for room in (made.sordino_forward_scratch, made.sordino_backward_scratch):
+        room.argtypes, room.restype = [block], ctypes.c_long
     return made

@@ -1,12 +1,12 @@
-/* Convolution, max pooling by two and ReLU as one layer: channels last, stride 1, one thread.
+/* Convolution, max pooling and ReLU as one layer: channels last, stride 1, windows that do not overlap, one thread.
  *
- * Why by hand: pooling by two passes the gradient of one position in four, and ReLU that of about half of those, so seven
- * eighths of what a library multiplies in the backward pass of the convolution are zeros. Skipping them makes that pass
- * several times cheaper than dense products at the machine's full rate. Forward, PyTorch's convolution is as fast as the
- * machine allows except where the input has few channels, as images have; that case is here too.
+ * Why by hand: pooling by two by two passes the gradient of one position in four, and ReLU that of about half of those, so
+ * seven eighths of what a library multiplies in the backward pass of the convolution are zeros. Skipping them makes that
+ * pass several times cheaper than dense products at the machine's full rate. Forward, PyTorch's convolution is as fast as
+ * the machine allows except where the input has few channels, as images and signals have; that case is here too.
  *
- * Layouts: activations [n][height][width][channels], weights [out][kernel height][kernel width][in], contiguous floats.
- * The results equal PyTorch's up to the order of additions.
+ * Layouts: activations [n][height][width][channels], weights [out][kernel height][kernel width][in], contiguous floats. A
+ * signal is an image of height one. The results equal PyTorch's up to the order of additions.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -25,10 +25,17 @@ enum { LANES = 16 };
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 typedef struct {
-  long n, hx, wx, c;        /* input: examples, height, width, channels */
-  long o, kh, kw, pad;      /* output channels, kernel, padding */
-  long hp, wp;              /* pooled output */
-} shape;
+  long n, h, w, c;  /* input: examples, height, width, channels */
+  long o, kh, kw;   /* output channels, kernel */
+  long top, left;   /* padding with zeros, the same at the other end */
+  long ph, pw;      /* what is pooled: windows of this size */
+} block;
+
+INLINE long high(const block *s) { return s->h + 2 * s->top; } /* with padding */
+INLINE long wide(const block *s) { return s->w + 2 * s->left; }
+INLINE long rows(const block *s) { return (high(s) - s->kh + 1) / s->ph; } /* pooled */
+INLINE long columns(const block *s) { return (wide(s) - s->kw + 1) / s->pw; }
+INLINE long vectors(long floats) { return (floats + LANES - 1) / LANES; }
 
 /* Half as wide: what comparisons are done in, for which compilers have a plain form at this width. */
 enum { HALF = 8 };
@@ -38,89 +45,123 @@ typedef int32_t ihalf __attribute__((vector_size(4 * HALF), aligned(4), may_alia
 INLINE vec load(const float *p) { return *(const vec *)p; }
 INLINE half choose(ihalf mask, half a, half b) { return (half)(((ihalf)a & mask) | ((ihalf)b & ~mask)); }
 
-/* ---- forward: y [n][h][w][c] -> out [n][h/2][w/2][c], the largest of each two by two, and which of the four it was ---- */
-
-INLINE void pool_one(float a, float b, float c, float d, int relu, float *out, int32_t *which) {
-  float m = a;
-  int32_t at = 0;
-  /* "not smaller or equal": a NaN wins and stays, as it does in PyTorch */
-  if (!(b <= m) && m == m) m = b, at = 1;
-  if (!(c <= m) && m == m) m = c, at = 2;
-  if (!(d <= m) && m == m) m = d, at = 3;
-  *out = relu && m < 0.0f ? 0.0f : m;
-  *which = at;
+/* One example inside its padding; what lies around it in `to` is zero already. */
+INLINE void put_inside(const float *x, const block *s, float *to) {
+  for (long i = 0; i < s->h; i++)
+    memcpy(to + ((i + s->top) * wide(s) + s->left) * s->c, x + i * s->w * s->c, s->w * s->c * sizeof(float));
 }
 
-/* The same for as many channels as there are; `keep` is all ones where nothing is rectified. */
-INLINE void pool_row(const float *p0, const float *p1, const float *p2, const float *p3, long c, int relu, float *o,
-                     int32_t *k) {
-  ihalf keep = (ihalf){0} - (relu ? 0 : 1);
+INLINE void take_inside(const float *from, const block *s, float *x) {
+  for (long i = 0; i < s->h; i++)
+    memcpy(x + i * s->w * s->c, from + ((i + s->top) * wide(s) + s->left) * s->c, s->w * s->c * sizeof(float));
+}
+
+/* ---- forward: the largest of each window, and where it was: how far on in the padded input, in floats ------------------ */
+
+/* One window of `count` channels; its rows are `line` floats apart, its columns `step`. */
+INLINE void pool_window(const float *y, long line, long step, const block *s, long ph, long pw, long count, int relu,
+                        float *out, int32_t *where) {
+  int32_t across = (int32_t)s->c, down = (int32_t)(wide(s) * s->c);
+  ihalf keep = (ihalf){0} - (relu ? 0 : 1); /* all ones where nothing is rectified */
   long t = 0;
-  for (; t + HALF <= c; t += HALF) {
-    half m = *(const half *)(p0 + t), v;
-    ihalf at = {0}, win;
-    v = *(const half *)(p1 + t), win = ~(v <= m) & (m == m), m = choose(win, v, m), at = (win & 1) | (at & ~win);
-    v = *(const half *)(p2 + t), win = ~(v <= m) & (m == m), m = choose(win, v, m), at = (win & 2) | (at & ~win);
-    v = *(const half *)(p3 + t), win = ~(v <= m) & (m == m), m = choose(win, v, m), at = (win & 3) | (at & ~win);
-    *(half *)(o + t) = (half)((ihalf)m & (~(m < (half){0}) | keep));
-    *(ihalf *)(k + t) = at;
-  }
-  for (; t < c; t++) pool_one(p0[t], p1[t], p2[t], p3[t], relu, o + t, k + t);
-}
-
-EXPORT WIDEST void sordino_pool(const float *y, long n, long h, long w, long c, int relu, float *out, int32_t *which) {
-  long hp = h / 2, wp = w / 2;
-  for (long b = 0; b < n; b++)
-    for (long i = 0; i < hp; i++)
-      for (long j = 0; j < wp; j++) {
-        const float *p0 = y + ((b * h + 2 * i) * w + 2 * j) * c, *p2 = p0 + w * c;
-        long at = ((b * hp + i) * wp + j) * c;
-        pool_row(p0, p0 + c, p2, p2 + c, c, relu, out + at, which + at);
+  /* "not smaller or equal": a NaN wins and stays, as it does in PyTorch */
+  for (; t + HALF <= count; t += HALF) {
+    half m = *(const half *)(y + t);
+    ihalf at = {0};
+    for (long u = 0; u < ph; u++)
+      for (long v = u ? 0 : 1; v < pw; v++) {
+        half x = *(const half *)(y + u * line + v * step + t);
+        ihalf win = ~(x <= m) & (m == m), here = (ihalf){0} + ((int32_t)u * down + (int32_t)v * across);
+        m = choose(win, x, m), at = (here & win) | (at & ~win);
       }
+    *(half *)(out + t) = (half)((ihalf)m & (~(m < (half){0}) | keep));
+    *(ihalf *)(where + t) = at;
+  }
+  for (; t < count; t++) {
+    float m = y[t];
+    int32_t at = 0;
+    for (long u = 0; u < ph; u++)
+      for (long v = u ? 0 : 1; v < pw; v++) {
+        float x = y[u * line + v * step + t];
+        int win = !(x <= m) & (m == m);
+        m = win ? x : m, at = win ? (int32_t)u * down + (int32_t)v * across : at;
+      }
+    out[t] = relu && m < 0.0f ? 0.0f : m;
+    where[t] = at;
+  }
 }
 
-/* Whether the kernels for few input channels fit: vectors run along the output channels. */
-INLINE int narrow(long c, long o, long kw, long pad) { return pad == 0 && kw * c < LANES && o % LANES == 0; }
+/* A row of windows. Those of the usual sizes are unrolled. */
+INLINE void pool_row(const float *y, long line, long step, const block *s, long count, int relu, float *out,
+                     int32_t *where) {
+  for (long j = 0; j < columns(s); j++, y += s->pw * step, out += s->o, where += s->o)
+    if (s->ph == 2 && s->pw == 2)
+      pool_window(y, line, step, s, 2, 2, count, relu, out, where);
+    else if (s->ph == 1 && s->pw == 4)
+      pool_window(y, line, step, s, 1, 4, count, relu, out, where);
+    else
+      pool_window(y, line, step, s, s->ph, s->pw, count, relu, out, where);
+}
 
-EXPORT int sordino_narrow(long c, long o, long kw, long pad) { return narrow(c, o, kw, pad); }
+/* Of a convolution's result y [n][height][width][o]. */
+EXPORT WIDEST void sordino_pool(const float *y, const block *given, int relu, float *out, int32_t *where) {
+  const block s = *given;
+  long h = high(&s) - s.kh + 1, w = wide(&s) - s.kw + 1;
+  for (long b = 0; b < s.n; b++)
+    for (long i = 0; i < rows(&s); i++, out += columns(&s) * s.o, where += columns(&s) * s.o)
+      pool_row(y + (b * h + s.ph * i) * w * s.o, w * s.o, s.o, &s, s.o, relu, out, where);
+}
 
-/* WIDTH pooled outputs in a row of one vector of channels: their 4 * WIDTH sums stay in registers over all taps. */
-#define PATCHES(WIDTH)                                                                                      \
-  {                                                                                                         \
-    vec sum[2][2 * WIDTH];                                                                                  \
-    for (int u = 0; u < 2; u++)                                                                             \
-      for (int v = 0; v < 2 * WIDTH; v++) sum[u][v] = start;                                                \
-    for (long r = 0; r < kh; r++) {                                                                         \
-      const float *x0 = xb + ((2 * i + r) * wx + 2 * j) * c, *x1 = x0 + wx * c;                             \
-      for (long t = 0; t < taps; t++) {                                                                     \
-        vec w = load(wt + (r * taps + t) * o + q);                                                          \
-        for (int v = 0; v < 2 * WIDTH; v++) sum[0][v] += x0[t + v * c] * w, sum[1][v] += x1[t + v * c] * w; \
-      }                                                                                                     \
-    }                                                                                                       \
-    for (int p = 0; p < WIDTH; p++) {                                                                       \
-      float four[4 * LANES];                                                                                \
-      for (int m = 0; m < 4; m++) *(vec *)(four + m * LANES) = sum[m >> 1][2 * p + (m & 1)];                \
-      long at = ((b * hp + i) * wp + j + p) * o + q;                                                        \
-      pool_row(four, four + LANES, four + 2 * LANES, four + 3 * LANES, LANES, relu, out + at, which + at);  \
-    }                                                                                                       \
+/* COUNT neighbouring results of a convolution for one vector of output channels: the sums stay in registers. */
+#define RESULTS(COUNT)                                                                      \
+  {                                                                                         \
+    vec sum[COUNT];                                                                         \
+    for (int v = 0; v < COUNT; v++) sum[v] = start;                                         \
+    for (long r = 0; r < s.kh; r++) {                                                       \
+      const float *x0 = xb + ((i + r) * wide(&s) + j) * s.c;                                \
+      for (long t = 0; t < taps; t++) {                                                     \
+        vec w = load(wt + (r * taps + t) * s.o + q);                                        \
+        for (int v = 0; v < COUNT; v++) sum[v] += x0[t + v * s.c] * w;                      \
+      }                                                                                     \
+    }                                                                                       \
+    for (int v = 0; v < COUNT; v++) *(vec *)(line + (j + v) * LANES) = sum[v];              \
   }
 
-/* Convolution and pooling for few input channels; bias may be NULL. scratch: kh * kw * c * o floats. */
-EXPORT WIDEST void sordino_forward(const float *x, const float *weight, const float *bias, long n, long hx, long wx,
-                                   long c, long o, long kh, long kw, int relu, float *out, int32_t *which,
-                                   float *scratch) {
-  long hp = (hx - kh + 1) / 2, wp = (wx - kw + 1) / 2, taps = kw * c, size = kh * taps;
-  float *wt = scratch;
-  for (long q = 0; q < o; q++)
-    for (long t = 0; t < size; t++) wt[t * o + q] = weight[q * size + t];
-  for (long b = 0; b < n; b++) {
-    const float *xb = x + b * hx * wx * c;
-    for (long q = 0; q < o; q += LANES) {
+/* Whether patch rows are too short to fill vectors, which then run along the output channels. */
+INLINE int narrow(const block *s) { return s->kw * s->c < LANES && s->o % LANES == 0; }
+
+EXPORT int sordino_narrow(const block *s) { return narrow(s); }
+
+/* Floats of scratch for `sordino_forward`: transposed weights, results before pooling, an example inside its padding. */
+EXPORT long sordino_forward_scratch(const block *s) {
+  return s->kh * s->kw * s->c * s->o + s->ph * wide(s) * LANES + high(s) * wide(s) * s->c;
+}
+
+/* Convolution and pooling for few input channels; bias may be NULL. */
+EXPORT WIDEST void sordino_forward(const float *x, const float *weight, const float *bias, const block *given, int relu,
+                                   float *out, int32_t *where, float *scratch) {
+  const block s = *given;
+  long hp = rows(&s), wp = columns(&s), used = wp * s.pw, taps = s.kw * s.c, size = s.kh * taps;
+  float *wt = scratch, *lines = wt + size * s.o, *inside = lines + s.ph * wide(&s) * LANES;
+  int bare = !s.top && !s.left;
+  if (!bare) memset(inside, 0, high(&s) * wide(&s) * s.c * sizeof(float));
+  for (long q = 0; q < s.o; q++)
+    for (long t = 0; t < size; t++) wt[t * s.o + q] = weight[q * size + t];
+  for (long b = 0; b < s.n; b++) {
+    const float *xb = bare ? x + b * s.h * s.w * s.c : inside;
+    if (!bare) put_inside(x + b * s.h * s.w * s.c, &s, inside);
+    for (long q = 0; q < s.o; q += LANES) {
       vec start = bias ? load(bias + q) : (vec){0};
-      for (long i = 0; i < hp; i++) {
-        long j = 0;
-        for (; j + 2 <= wp; j += 2) PATCHES(2)
-        for (; j < wp; j++) PATCHES(1)
+      for (long k = 0; k < hp; k++) {
+        for (long u = 0; u < s.ph; u++) {
+          float *line = lines + u * used * LANES;
+          long i = k * s.ph + u, j = 0;
+          for (; j + 8 <= used; j += 8) RESULTS(8)
+          for (; j + 4 <= used; j += 4) RESULTS(4)
+          for (; j < used; j++) RESULTS(1)
+        }
+        long at = (b * hp + k) * wp * s.o + q;
+        pool_row(lines, used * LANES, LANES, &s, LANES, relu, out + at, where + at);
       }
     }
   }
@@ -130,157 +171,183 @@ EXPORT WIDEST void sordino_forward(const float *x, const float *weight, const fl
 
 typedef struct {
   float v;
-  int32_t top, left;
-} hit; /* a gradient that is not zero, and the corner of the patch that it came from */
+  int32_t at;
+} hit; /* a gradient that is not zero, and where in the padded input the patch begins that it came from */
 
-/* The gradients of one example and output channel that are not zero. */
-INLINE long collect(const float *g, const float *out, const int32_t *which, const shape *s, long b, long q, int relu,
-                    hit *hits, float *db) {
-  long found = 0;
-  float sum = 0.0f;
-  for (long i = 0, at = b * s->hp * s->wp * s->o + q; i < s->hp; i++)
-    for (long j = 0; j < s->wp; j++, at += s->o) {
-      float v = g[at];
-      hits[found].v = v;
-      hits[found].top = (int32_t)(2 * i + (which[at] >> 1) - s->pad);
-      hits[found].left = (int32_t)(2 * j + (which[at] & 1) - s->pad);
-      long counts = (v != 0.0f) & (!relu | !(out[at] <= 0.0f));
-      sum += counts ? v : 0.0f;
-      found += counts;
-    }
-  *db += sum;
-  return found;
-}
+enum { TEAM = 4 }; /* output channels that are looked through together: their counts do not wait for each other */
 
-/* One kernel row of `rows` vectors, all patches inside the input: sums stay in registers. */
-#define ROW(VECTORS)                                                                                        \
-  case VECTORS: {                                                                                           \
-    vec acc[VECTORS], w[VECTORS];                                                                           \
-    for (int k = 0; k < VECTORS; k++) acc[k] = load(dwr + LANES * k), w[k] = load(wr + LANES * k);          \
-    for (long f = 0; f < found; f++) {                                                                      \
-      long off = ((hits[f].top + r) * s->wx + hits[f].left) * s->c;                                         \
-      for (int k = 0; k < VECTORS; k++) acc[k] += hits[f].v * load(xb + off + LANES * k);                   \
-      if (dxb)                                                                                              \
-        for (int k = 0; k < VECTORS; k++) *(vec *)(dxb + off + LANES * k) += hits[f].v * w[k];              \
-    }                                                                                                       \
-    for (int k = 0; k < VECTORS; k++) *(vec *)(dwr + LANES * k) = acc[k];                                   \
-    break;                                                                                                  \
-  }
-
-/* Enough input channels to fill vectors along a patch row. */
-INLINE void backward_wide(const float *g, const float *out, const int32_t *which, const float *x, const float *weight,
-                          const shape *s, int relu, float *dw, float *db, float *dx, hit *hits) {
-  long row = s->kw * s->c, size = s->kh * row;
-  int vectors = s->pad == 0 && row % LANES == 0 && row / LANES <= 12 ? (int)(row / LANES) : 0;
-  for (long b = 0; b < s->n; b++) {
-    const float *xb = x + b * s->hx * s->wx * s->c;
-    float *dxb = dx ? dx + b * s->hx * s->wx * s->c : 0;
-    for (long q = 0; q < s->o; q++) {
-      long found = collect(g, out, which, s, b, q, relu, hits, db + q);
-      for (long r = 0; r < s->kh; r++) {
-        float *dwr = dw + q * size + r * row;
-        const float *wr = weight + q * size + r * row;
-        switch (vectors) {
-          ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7) ROW(8) ROW(9) ROW(10) ROW(11) ROW(12)
-          default:
-            for (long f = 0; f < found; f++) {
-              long top = hits[f].top + r, left = hits[f].left;
-              if (top < 0 || top >= s->hx) continue;
-              long from = left < 0 ? -left : 0, to = left + s->kw > s->wx ? s->wx - left : s->kw;
-              long off = (top * s->wx + left) * s->c;
-              float v = hits[f].v;
-              for (long t = from * s->c; t < to * s->c; t++) dwr[t] += v * xb[off + t];
-              if (dxb)
-                for (long t = from * s->c; t < to * s->c; t++) dxb[off + t] += v * wr[t];
-            }
-        }
+/* The gradients of one example and `team` output channels that are not zero; each channel has room for `most`. */
+INLINE void collect(const float *g, const float *out, const int32_t *where, const block *s, long team, int relu,
+                    hit *hits, long most, long *found, float *db) {
+  float sum[TEAM] = {0};
+  long count[TEAM] = {0};
+  for (long i = 0; i < rows(s); i++)
+    for (long j = 0; j < columns(s); j++, g += s->o, out += s->o, where += s->o) {
+      int32_t corner = (int32_t)((i * s->ph * wide(s) + j * s->pw) * s->c);
+      for (long m = 0; m < team; m++) {
+        long counts = (g[m] != 0.0f) & (!relu | !(out[m] <= 0.0f));
+        hits[m * most + count[m]] = (hit){g[m], corner + where[m]};
+        sum[m] += counts ? g[m] : 0.0f;
+        count[m] += counts;
       }
     }
+  for (long m = 0; m < team; m++) db[m] += sum[m], found[m] = count[m];
+}
+
+/* All kernel rows, ROWS of them at a time, VECTORS vectors wide: the sums stay in registers. */
+enum { MOST = 12 };
+#define SWEEP(ROWS, VECTORS)                                                                              \
+  case ROWS * 16 + VECTORS:                                                                               \
+    for (long r = 0; r < kh; r += ROWS, x += ROWS * line, weight += ROWS * pitch, dw += ROWS * pitch) {   \
+      vec acc[ROWS][VECTORS], w[ROWS][VECTORS];                                                           \
+      for (int a = 0; a < ROWS; a++)                                                                      \
+        for (int k = 0; k < VECTORS; k++) {                                                               \
+          acc[a][k] = load(dw + a * pitch + LANES * k);                                                   \
+          w[a][k] = load(weight + a * pitch + LANES * k);                                                 \
+        }                                                                                                 \
+      for (long f = 0; f < found; f++) {                                                                  \
+        long at = hits[f].at;                                                                             \
+        for (int a = 0; a < ROWS; a++)                                                                    \
+          for (int k = 0; k < VECTORS; k++) acc[a][k] += hits[f].v * load(x + at + a * line + LANES * k); \
+        if (dx)                                                                                           \
+          for (int a = 0; a < ROWS; a++)                                                                  \
+            for (int k = 0; k < VECTORS; k++)                                                             \
+              *(vec *)(dx + at + (r + a) * line + LANES * k) += hits[f].v * w[a][k];                      \
+      }                                                                                                   \
+      for (int a = 0; a < ROWS; a++)                                                                      \
+        for (int k = 0; k < VECTORS; k++) *(vec *)(dw + a * pitch + LANES * k) = acc[a][k];               \
+    }                                                                                                     \
+    break;
+
+INLINE void sweep(long group, long count, const hit *hits, long found, const float *x, const float *weight, long kh,
+                  long line, long pitch, float *dw, float *dx) {
+  switch (group * 16 + count) {
+    SWEEP(1, 1) SWEEP(1, 2) SWEEP(1, 3) SWEEP(1, 4) SWEEP(1, 5) SWEEP(1, 6) SWEEP(1, 7) SWEEP(1, 8)
+    SWEEP(1, 9) SWEEP(1, 10) SWEEP(1, 11) SWEEP(1, 12)
+    SWEEP(2, 1) SWEEP(3, 1) SWEEP(4, 1) SWEEP(5, 1) SWEEP(2, 2) SWEEP(3, 2) SWEEP(4, 2) SWEEP(5, 2)
   }
 }
 
-/* Few input channels: patch rows are too short for vectors, so these run along the output channels instead. `four` holds
- * the gradients of one example spread to the four places of each pool; acc [kh*kw*c][o] is the transposed gradient. */
-#define TAPS(COUNT)                                                                                        \
-  case COUNT: {                                                                                            \
-    vec sum[COUNT];                                                                                        \
-    for (int t = 0; t < COUNT; t++) sum[t] = load(a + t * s->o);                                           \
-    for (long i = 0; i < s->hp; i++)                                                                       \
-      for (long j = 0; j < s->wp; j++) {                                                                   \
-        const float *f4 = four + (i * s->wp + j) * 4 * LANES;                                              \
-        const float *p = xb + ((2 * i + r) * s->wx + 2 * j) * s->c, *p2 = p + s->wx * s->c;                \
-        vec f0 = load(f4), f1 = load(f4 + LANES), f2 = load(f4 + 2 * LANES), f3 = load(f4 + 3 * LANES);    \
-        for (int t = 0; t < COUNT; t++)                                                                    \
-          sum[t] += p[t] * f0 + p[t + s->c] * f1 + p2[t] * f2 + p2[t + s->c] * f3;                         \
-      }                                                                                                    \
-    for (int t = 0; t < COUNT; t++) *(vec *)(a + t * s->o) = sum[t];                                       \
-    break;                                                                                                 \
+/* Kernel rows that are swept together: enough sums side by side to hide the latency of one. */
+INLINE long together(const block *s, long count) {
+  if (count <= 2)
+    for (long group = 5; group > 1; group--)
+      if (s->kh % group == 0) return group;
+  return 1;
+}
+
+/* One example: adds to dw [o][kh][pitch], db and, unless it is NULL, dx. */
+INLINE void backward_wide(const float *g, const float *out, const int32_t *where, const float *x, const float *weight,
+                          const block *s, long pitch, int relu, float *dw, float *db, float *dx, hit *hits) {
+  long line = wide(s) * s->c, count = pitch / LANES, group = together(s, count), most = rows(s) * columns(s) + 1;
+  long found[TEAM];
+  for (long q = 0; q < s->o; q++) {
+    if (q % TEAM == 0 && q + TEAM <= s->o)
+      collect(g + q, out + q, where + q, s, TEAM, relu, hits, most, found, db + q);
+    else if (q % TEAM == 0)
+      collect(g + q, out + q, where + q, s, s->o - q, relu, hits, most, found, db + q);
+    for (long k = 0, at = q * s->kh * pitch; k < count; k += MOST)
+      sweep(group, count - k < MOST ? count - k : MOST, hits + q % TEAM * most, found[q % TEAM], x + k * LANES,
+            weight + at + k * LANES, s->kh, line, pitch, dw + at + k * LANES, dx ? dx + k * LANES : 0);
+  }
+}
+
+/* Few input channels: as in the forward pass, vectors run along the output channels. With more than FEW entries in a patch
+ * row skipping zeros is the faster way again.
+ * `spread` holds the gradients of one example and LANES channels at the places of each window that they belong to. */
+enum { FEW = 12 };
+#define TAPS(COUNT)                                                                                   \
+  case COUNT: {                                                                                       \
+    vec sum[COUNT];                                                                                   \
+    for (int t = 0; t < COUNT; t++) sum[t] = load(a + t * s->o);                                      \
+    const float *f = spread;                                                                          \
+    for (long i = 0; i < rows(s); i++)                                                                \
+      for (long j = 0; j < columns(s); j++)                                                           \
+        for (long u = 0; u < s->ph; u++) {                                                            \
+          const float *p = x + ((i * s->ph + u + r) * wide(s) + j * s->pw) * s->c;                    \
+          for (long v = 0; v < s->pw; v++, p += s->c, f += LANES) {                                   \
+            vec g = load(f);                                                                          \
+            for (int t = 0; t < COUNT; t++) sum[t] += p[t] * g;                                       \
+          }                                                                                           \
+        }                                                                                             \
+    for (int t = 0; t < COUNT; t++) *(vec *)(a + t * s->o) = sum[t];                                  \
+    break;                                                                                            \
   }
 
-INLINE void backward_narrow(const float *g, const float *out, const int32_t *which, const float *x, const shape *s,
-                            int relu, float *acc, float *db, float *four) {
-  int taps = (int)(s->kw * s->c);
-  for (long b = 0; b < s->n; b++) {
-    const float *xb = x + b * s->hx * s->wx * s->c;
-    for (long q = 0; q < s->o; q += LANES) {
-      vec bias = load(db + q);
-      for (long p = 0; p < s->hp * s->wp; p++) {
-        long at = (b * s->hp * s->wp + p) * s->o + q;
-        for (int u = 0; u < LANES; u += HALF) {
-          half v = *(const half *)(g + at + u);
-          if (relu) v = (half)((ihalf)v & ~(*(const half *)(out + at + u) <= (half){0}));
-          ihalf k = *(const ihalf *)(which + at + u);
-          for (int m = 0; m < 4; m++) *(half *)(four + (4 * p + m) * LANES + u) = (half)((ihalf)v & (k == m));
-          *(half *)(four + (4 * s->hp * s->wp) * LANES + u) = v;
-        }
-        bias += load(four + (4 * s->hp * s->wp) * LANES);
+/* One example: adds to acc [kh * kw * c][o], the transposed gradient, and to db. */
+INLINE void backward_narrow(const float *g, const float *out, const int32_t *where, const float *x, const block *s,
+                            int relu, float *acc, float *db, float *spread) {
+  int32_t across = (int32_t)s->c, down = (int32_t)(wide(s) * s->c);
+  long taps = s->kw * s->c;
+  for (long q = 0; q < s->o; q += LANES) {
+    for (long k = 0; k < LANES; k += HALF) {
+      half bias = *(half *)(db + q + k);
+      float *f = spread + k;
+      for (long p = 0, at = q + k; p < rows(s) * columns(s); p++, at += s->o) {
+        half v = *(const half *)(g + at);
+        if (relu) v = (half)((ihalf)v & ~(*(const half *)(out + at) <= (half){0}));
+        ihalf place = *(const ihalf *)(where + at);
+        bias += v;
+        for (int32_t u = 0; u < s->ph; u++)
+          for (int32_t w = 0; w < s->pw; w++, f += LANES)
+            *(half *)f = (half)((ihalf)v & (place == (ihalf){0} + (u * down + w * across)));
       }
-      *(vec *)(db + q) = bias;
-      for (long r = 0; r < s->kh; r++) {
-        float *a = acc + r * taps * s->o + q;
-        switch (taps) {
-          TAPS(1) TAPS(2) TAPS(3) TAPS(4) TAPS(5) TAPS(6) TAPS(7) TAPS(8) TAPS(9) TAPS(10) TAPS(11) TAPS(12) TAPS(13)
-          TAPS(14) TAPS(15)
-        }
+      *(half *)(db + q + k) = bias;
+    }
+    for (long r = 0; r < s->kh; r++) {
+      float *a = acc + r * taps * s->o + q;
+      switch (taps) {
+        TAPS(1) TAPS(2) TAPS(3) TAPS(4) TAPS(5) TAPS(6) TAPS(7) TAPS(8) TAPS(9) TAPS(10) TAPS(11) TAPS(12)
       }
     }
   }
+}
+
+/* Floats for either way through the gradients of one example: spread, or as hits. */
+INLINE long gradients(const block *s) {
+  long places = rows(s) * columns(s), spread = places * s->ph * s->pw * LANES, hits = 2 * TEAM * (places + 1);
+  return narrow(s) && spread > hits ? spread : hits;
+}
+
+/* Floats of scratch for `sordino_backward`: those; weights and their gradient in rows of whole vectors; an example and its
+ * gradient inside the padding, with room for the vector that the last patch may begin. */
+EXPORT long sordino_backward_scratch(const block *s) {
+  return gradients(s) + 2 * s->o * s->kh * vectors(s->kw * s->c) * LANES + 2 * (high(s) * wide(s) * s->c + LANES);
 }
 
 /* Gradients of sum(g * relu(pool(conv(x)))) by the weights, the bias and (unless dx is NULL) the input; all overwritten.
- * scratch: floats, at least sordino_scratch(...) of them. */
-EXPORT WIDEST void sordino_backward(const float *g, const float *out, const int32_t *which, const float *x,
-                                    const float *weight, long n, long hx, long wx, long c, long o, long kh, long kw,
-                                    long pad, int relu, float *dw, float *db, float *dx, float *scratch) {
-  shape s = {n, hx, wx, c, o, kh, kw, pad, (hx + 2 * pad - kh + 1) / 2, (wx + 2 * pad - kw + 1) / 2};
-  long size = kh * kw * c;
-  memset(db, 0, o * sizeof(float));
-  if (!dx && narrow(c, o, kw, pad)) {
-    memset(scratch, 0, size * o * sizeof(float));
-    backward_narrow(g, out, which, x, &s, relu, scratch, db, scratch + size * o);
-    for (long q = 0; q < o; q++)
-      for (long t = 0; t < size; t++) dw[q * size + t] = scratch[t * o + q];
-    return;
+ * With `each` those of every example by itself: dw [n][o][kh][kw][c], db [n][o]. */
+EXPORT WIDEST void sordino_backward(const float *g, const float *out, const int32_t *where, const float *x,
+                                    const float *weight, const block *given, int relu, int each, float *dw, float *db,
+                                    float *dx, float *scratch) {
+  const block s = *given;
+  long row = s.kw * s.c, pitch = vectors(row) * LANES, lines = s.o * s.kh, size = s.kh * row;
+  long input = s.h * s.w * s.c, room = high(&s) * wide(&s) * s.c + LANES, pooled = rows(&s) * columns(&s) * s.o;
+  float *w = scratch + gradients(&s), *sum = w + lines * pitch, *inside = sum + lines * pitch, *back = inside + room;
+  /* Rows of whole vectors are added up where they belong; without padding the input too is used where it is. */
+  int thin = !dx && narrow(&s) && row <= FEW, even = !thin && pitch == row, bare = (thin || even) && !s.top && !s.left;
+  if (!each) memset(db, 0, s.o * sizeof(float)), memset(dw, 0, lines * row * sizeof(float));
+  if (!even) memset(w, 0, 2 * lines * pitch * sizeof(float));
+  if (!bare) memset(inside, 0, room * sizeof(float));
+  for (long r = 0; r < lines && !even; r++) memcpy(w + r * pitch, weight + r * row, row * sizeof(float));
+  for (long b = 0; b < s.n; b++, g += pooled, out += pooled, where += pooled, x += input) {
+    if (!bare) put_inside(x, &s, inside);
+    const float *xb = bare ? x : inside;
+    float *dwb = each ? dw + b * lines * row : dw, *dbb = each ? db + b * s.o : db;
+    float *dxb = !dx ? 0 : bare ? dx + b * input : back;
+    if (each) memset(dbb, 0, s.o * sizeof(float)), memset(dwb, 0, lines * row * sizeof(float));
+    if (dx) memset(dxb, 0, (bare ? input : room) * sizeof(float));
+    if (thin)
+      backward_narrow(g, out, where, xb, &s, relu, sum, dbb, scratch);
+    else
+      backward_wide(g, out, where, xb, even ? weight : w, &s, pitch, relu, even ? dwb : sum, dbb, dxb, (hit *)scratch);
+    if (dx && !bare) take_inside(back, &s, dx + b * input);
+    if (even || (!each && b < s.n - 1)) continue;
+    for (long q = 0; q < s.o && thin; q++)
+      for (long t = 0; t < size; t++) dwb[q * size + t] = sum[t * s.o + q];
+    for (long r = 0; r < lines && !thin; r++) memcpy(dwb + r * row, sum + r * pitch, row * sizeof(float));
+    memset(sum, 0, lines * pitch * sizeof(float));
   }
-  memset(dw, 0, o * size * sizeof(float));
-  if (dx) memset(dx, 0, n * hx * wx * c * sizeof(float));
-  backward_wide(g, out, which, x, weight, &s, relu, dw, db, dx, (hit *)scratch);
-}
-
-/* The same for every example by itself: dw [n][o][kh][kw][c], db [n][o]. */
-EXPORT void sordino_backward_each(const float *g, const float *out, const int32_t *which, const float *x,
-                                  const float *weight, long n, long hx, long wx, long c, long o, long kh, long kw,
-                                  long pad, int relu, float *dw, float *db, float *dx, float *scratch) {
-  long pooled = (hx + 2 * pad - kh + 1) / 2 * ((wx + 2 * pad - kw + 1) / 2) * o, input = hx * wx * c;
-  for (long b = 0; b < n; b++)
-    sordino_backward(g + b * pooled, out + b * pooled, which + b * pooled, x + b * input, weight, 1, hx, wx, c, o, kh,
-                     kw, pad, relu, dw + b * o * kh * kw * c, db + b * o, dx ? dx + b * input : 0, scratch);
-}
-
-/* Floats of scratch that sordino_backward may use. */
-EXPORT long sordino_scratch(long c, long o, long kh, long kw, long hp, long wp) {
-  long narrow = kh * kw * c * o + (hp * wp * 4 + 1) * LANES, wide = (hp * wp + 1) * (long)(sizeof(hit) / sizeof(float));
-  return narrow > wide ? narrow : wide;
 }
 
 /* Python finds the library by importing it; the functions are called through ctypes. */
