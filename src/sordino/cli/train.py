@@ -41,7 +41,12 @@ FIELDS: tuple[tuple[str, Any, Any, str], ...] = (
     ("multiplier", float, None, "noise over bound, instead of or besides epsilon"),
     ("sampling", str, tuple(Sampling), "how units come to take part"),
     ("cohort", int, None, "clients expected in a round"),
-    ("survivors", int, None, "fewest clients left in a round, who share the noise (secagg-server; default: all; fedmap: 2)"),
+    (
+        "survivors",
+        int,
+        None,
+        "fewest clients left in a round, who share the noise (secagg-server; default: all; fedmap: 2)",
+    ),
     ("weights", str, WEIGHTS, "how clients are weighted (client unit)"),
     ("weight_cap", int, None, "examples from which on a client weighs in full; public"),
     ("rounds", int, None, "rounds"),
