@@ -163,6 +163,18 @@ def test_fused_blocks_and_separate_layers_agree(name, blocks, monkeypatch):
     assert "forward" not in vars(engine._ghost.net) and "forward" not in vars(model.conv1)
 
 
+@pytest.mark.parametrize("outputs", [1, 10, 16, 17])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_first_dense_layer_of_any_width(outputs, bias):
+    """Enough examples for the product that is turned round where outputs do not fill registers."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(9, outputs, bias=bias), nn.ReLU(inplace=True), nn.Linear(outputs, 3))
+    x, y = torch.randn(70, 9), torch.randint(0, 3, (70,))
+    want = _loop(model, x, y)
+    np.testing.assert_allclose(PerExample(model).rows(x, y), want, atol=1e-6)
+    np.testing.assert_allclose(PerExample(model).norms(x, y), np.linalg.norm(want, axis=1), rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["linear", "cnn-mnist", "cnn-rail", "char-lstm", "tiny", "seq-bi-first-end"])
 @pytest.mark.parametrize("ghost", [True, False])
 def test_no_example_exceeds_the_bound(name, ghost, monkeypatch):

@@ -93,15 +93,15 @@ class Dense(Record):
             torch.bmm(g.transpose(1, 2), a).flatten(1) if direct_pays(t, a.shape[2], o) else None for a in inputs
         ]
         self.sums = g[:, 0] if t == 1 else g.sum(1)
+        length = _squares(self.sums) if t == 1 or biases else g.new_empty(0)
         others = [a for a, kept in zip(inputs, self.kept) if kept is None]
         if t == 1:
-            length = _squares(g[:, 0])
             found = iter([_squares(a[:, 0]) * length for a in others])
         else:
             parts = [ghost([a[s] for a in others], g[s]) for s in blocks(n, 2 * t * t)] if others else []
             found = iter([torch.cat(p) for p in zip(*parts)])
         self.squares = [next(found) if kept is None else _squares(kept) for kept in self.kept]
-        self.squares += [_squares(self.sums)] * biases
+        self.squares += [length] * biases
 
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
         out = []

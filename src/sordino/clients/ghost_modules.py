@@ -45,11 +45,12 @@ class Tape:
         self.calls.append(None)
         return leaf
 
-    def backward(self, loss: Tensor) -> None:
-        """Run the backward pass; every call of every layer then holds its g."""
+    def backward(self, losses: Tensor) -> None:
+        """Run the backward pass of all losses; every call of every layer then holds its g."""
         if not self.leaves:
             return
-        for call, g in zip(self.calls, torch.autograd.grad(loss, self.leaves, allow_unused=True)):
+        ones = torch.ones_like(losses)
+        for call, g in zip(self.calls, torch.autograd.grad(losses, self.leaves, ones, allow_unused=True)):
             if call is not None and g is not None:
                 call.keep(g)
 
@@ -128,7 +129,7 @@ class LinearAdapter(Adapter):
     def forward(self, x: Tensor) -> Tensor:
         weight, bias = self.module.weight.detach(), _detached(self.module.bias)
         if x.dim() <= 2:
-            return self._run(x, F.linear(x, weight, bias))
+            return self._run(x, _uneven(x, weight, bias) if _ragged(x, weight) else F.linear(x, weight, bias))
         # A view that is changed in place later would lose its hook.
         out = F.linear(x.flatten(0, -2), weight, bias)
         return self._run(x, torch.ops.aten._unsafe_view(out, [*x.shape[:-1], out.shape[1]]))
@@ -137,6 +138,17 @@ class LinearAdapter(Adapter):
         weight, bias = self.module.weight, self.module.bias
         inputs = [_split(x, n, 1)] if weight.requires_grad else []
         return Dense(inputs, _split(g, n, 1), int(bias is not None and bias.requires_grad))
+
+
+def _ragged(x: Tensor, weight: Tensor) -> bool:
+    """Whether outputs leave registers partly empty, as ten classes do, in a layer that passes no gradient on."""
+    return x.dim() == 2 and len(x) >= 64 and weight.shape[0] % 16 != 0 and not x.requires_grad
+
+
+def _uneven(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The same as F.linear, turned round so that examples fill the registers: up to twice as fast."""
+    out = weight @ x.t() if bias is None else torch.addmm(bias[:, None], weight, x.t())
+    return out.t().contiguous()  # a view that is changed in place later would lose its hook
 
 
 class ConvAdapter(Adapter):

@@ -155,7 +155,7 @@ class Ghost:
             stand_in.install()
         try:
             with torch.enable_grad():
-                self.tape.backward(losses(self.loss, self.net, x, y).sum())
+                self.tape.backward(losses(self.loss, self.net, x, y))
             records = [adapter.record(len(x)) for adapter in self.adapters]
         finally:
             self.tape.clear()
