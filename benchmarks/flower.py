@@ -2,10 +2,12 @@
 
     python benchmarks/flower.py exchange --nodes 3,10           an empty exchange, real Flower processes
     python benchmarks/flower.py rounds --nodes 3,10 --dimensions 10000,100000,1000000       whole rounds, likewise
+    python benchmarks/flower.py rounds --together --nodes 50,200 ...                        the same messages, without processes
     python benchmarks/flower.py sums --clients 10,50,200        secure sums alone, in this process: one client's part, the server's
 
 Real processes all run on this machine, over TLS: n holders, n SuperNodes, a SuperLink and the server share its cores. Where
-network namespaces can be made every holder has a host of its own, and bytes are also counted at its network card.
+network namespaces can be made every holder has a host of its own, and bytes are also counted at its network card. `--together`
+has all holders in this process: they do and sign all that they would elsewhere, one after another, and only the way is missing.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -68,20 +71,16 @@ def sums(clients: list[int], dimensions: list[int]) -> None:
             )
 
 
-class Deployed:
-    """Holders with a few records of so many features, on hosts of their own where namespaces can be made, and a server here.
+class Holders:
+    """Holders with a few records of so many features, and their keys."""
 
-    Each is a `sordino join`: a resident process with the data, and its SuperNode. The server's SuperLink is a process too.
-    """
-
-    def __init__(self, folder: Path, nodes: int, features: int) -> None:
-        from machines import Machines, namespaces_work
-
+    def __init__(self, folder: Path, nodes: int, features: int, address: str = "127.0.0.1") -> None:
         from sordino.engines.flower import pki
+        from sordino.engines.flower.serving import nodes_in
 
-        self.nodes, self.machines = nodes, Machines(folder, nodes, namespaces_work())
-        self.folder, self._home = folder, None
-        pki.make(folder / "pki", [self.machines.address], [f"n{k}" for k in range(1, nodes + 1)])
+        self.folder, self.nodes, self.names = folder, nodes, [f"n{k}" for k in range(1, nodes + 1)]
+        pki.make(folder / "pki", [address], self.names)
+        self.certificates = nodes_in(folder / "pki" / "server")
         (folder / "policy.toml").write_text("secure = false\nepsilon = 1e9\n")
         rng = np.random.Generator(np.random.PCG64(0))
         for k in range(1, nodes + 1):
@@ -89,22 +88,65 @@ class Deployed:
             (folder / f"data{k}").mkdir()
             np.savez(folder / f"data{k}" / "records.npz", x=x, y=np.arange(CLASSES))
 
+    def seal(self) -> Any:
+        from sordino.engines.flower.pki import Own
+        from sordino.engines.flower.seals import SignedServer
+
+        return SignedServer(Own.server(self.folder / "pki" / "server"), self.certificates)
+
+    def wire(self) -> tuple[float, float]:
+        """Bytes that went to and came from the holders' hosts, as the network counts them: with TLS, Flower and looks for news."""
+        return float("nan"), float("nan")
+
+
+class Together(Holders):
+    """All of them in this process, reached by direct calls."""
+
+    def __enter__(self) -> Together:
+        from sordino.engines.flower.holder import Holder
+        from sordino.engines.flower.pki import Own
+        from sordino.engines.flower.policy import Policy
+        from sordino.engines.flower.seals import SignedHolder
+        from sordino.engines.flower.transport import Direct, Post
+
+        policy = Policy.load(self.folder / "policy.toml")
+        self.holders = []
+        for k, name in enumerate(self.names, 1):
+            own = Own.node(self.folder / "pki" / name)
+            with np.load(self.folder / f"data{k}" / "records.npz") as data:
+                pair = data["x"], data["y"]
+            self.holders.append(Holder(name, pair, policy, self.folder / f"state{k}", SignedHolder(own), own))
+        self.post = Post(Direct({h.name: h.handle for h in self.holders}), self.seal(), self.names)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for holder in self.holders:
+            holder.close()
+
+
+class Deployed(Holders):
+    """On hosts of their own where namespaces can be made, and a server here.
+
+    Each is a `sordino join`: a resident process with the data, and its SuperNode. The server's SuperLink is a process too.
+    """
+
+    def __init__(self, folder: Path, nodes: int, features: int) -> None:
+        from machines import Machines, namespaces_work
+
+        self.machines, self._home = Machines(folder, nodes, namespaces_work()), None
+        super().__init__(folder, nodes, features, self.machines.address)
+
     def __enter__(self) -> Deployed:
         from sordino.engines.flower.control import Link
         from sordino.engines.flower.grid import OverGrid
-        from sordino.engines.flower.pki import Own
-        from sordino.engines.flower.seals import SignedServer
-        from sordino.engines.flower.serving import nodes_in
         from sordino.engines.flower.transport import Post
 
         certs, machines = self.folder / "pki" / "server", self.machines
-        self.certificates = nodes_in(certs)
         self._move(f"/var/run/netns/{machines.tag}-0")
         self.link = Link(certs, "0.0.0.0", machines.port, self.folder / "flower", self.certificates)
         try:
             self.link.open()
-            seal = SignedServer(Own.server(certs), self.certificates)
-            self.post = Post(OverGrid(self.link.grid, self.link.ids), seal, self.certificates)
+            self.post = Post(OverGrid(self.link.grid, self.link.ids), self.seal(), self.certificates)
             for k in range(1, self.nodes + 1):  # a few at a time: each imports PyTorch first
                 machines.join(k, "--policy", "policy.toml")
                 machines.until(lambda k=k: len(self.post.present()) >= k - 2, f"the arrival of node {k - 2}")
@@ -137,9 +179,8 @@ class Deployed:
         os.close(there)
 
     def wire(self) -> tuple[float, float]:
-        """Bytes that went to and came from the holders' hosts, as the network counts them: with TLS, Flower and looks for news."""
         if not self.machines.apart:
-            return float("nan"), float("nan")
+            return super().wire()
         down = up = 0
         for k in range(1, self.nodes + 1):
             words = ["ip", "-n", f"{self.machines.tag}-0", "-j", "-s", "link", "show", f"v{k}"]
@@ -166,7 +207,7 @@ def exchange(nodes: list[int], count: int) -> None:
         )
 
 
-def rounds(nodes: list[int], dimensions: list[int], count: int) -> None:
+def rounds(nodes: list[int], dimensions: list[int], count: int, place: type[Holders]) -> None:
     from sordino import Plan
     from sordino.engines.flower.federate import federate
 
@@ -177,7 +218,7 @@ def rounds(nodes: list[int], dimensions: list[int], count: int) -> None:
     for n in nodes:
         for d in dimensions:
             features = max(1, (d - CLASSES) // CLASSES)
-            with tempfile.TemporaryDirectory() as folder, Deployed(Path(folder), n, features) as live:
+            with tempfile.TemporaryDirectory() as folder, place(Path(folder), n, features) as live:
                 for observer in ("server", "secagg-server"):
                     plan = Plan(data="bench", clients=n, model="linear", method="dp-fedavg", unit="client", sampling="none",
                                 observer=observer, multiplier=1.0, rounds=count, batch_size=CLASSES)  # fmt: skip
@@ -220,6 +261,7 @@ def main() -> None:
     parser.add_argument("--clients", type=numbers, default=[10, 50, 200])
     parser.add_argument("--nodes", type=numbers, default=[3])
     parser.add_argument("--dimensions", type=numbers, default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--together", action="store_true", help="rounds: all holders in this process")
     parser.add_argument("--count", type=int, default=10, help="exchanges or rounds")
     args = parser.parse_args()
     if args.what == "sums":
@@ -227,7 +269,7 @@ def main() -> None:
     elif args.what == "exchange":
         exchange(args.nodes, args.count)
     else:
-        rounds(args.nodes, args.dimensions, args.count)
+        rounds(args.nodes, args.dimensions, args.count, Together if args.together else Deployed)
 
 
 if __name__ == "__main__":
