@@ -18,7 +18,7 @@ like* is a hand-written loop with two processes, channels-last, pooling before R
 workload's multiplications at the rate of a large matrix product on both cores; Sordino can come close to it because the
 backward pass of a pooled convolution has a gradient at one position in eight, and the kernel skips the rest.
 
-Peak MB add up all processes of a contender; pages that forked workers share are counted in each."""
+Peak MB are those of all processes of a contender together; a page that several of them share is counted once (`memory.py`)."""
 
 
 # What each model of w3 is to reach, in times Sordino, and the most memory, in times that of plain training.
@@ -28,6 +28,13 @@ BARS, MEMORY = {"plain": 1 / 1.5, "Opacus ghost": 2.0, "Opacus hooks": 4.0}, 1.5
 def found(name: str) -> dict[str, Any] | None:
     path = HERE / "results" / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def memory(speed: dict[str, Any]) -> str:
+    """Peak memory of private training against training without privacy."""
+    peaks = {line["contender"]: line["peak_mb"] for line in speed["workloads"]["w3"]["table"]}
+    times = peaks["Sordino"] / peaks["no privacy"]
+    return f"Peak memory of W3 is {times:.2f} times that of training without privacy (to reach: at most {MEMORY})."
 
 
 def share_of_round(speed: dict[str, Any], scale: dict[str, Any]) -> str:
@@ -101,6 +108,8 @@ def main() -> None:
     speed, scale, w3, step, accounting = map(found, ("speed", "scale", "w3", "step", "accounting"))
     assert speed is not None, "run benchmarks/run.py first"
     parts = [INTRO.format(machine=speed["machine"]), speed["text"]]
+    if "w3" in speed["workloads"]:
+        parts.append(memory(speed))
     if w3 is not None:
         parts += [clipping(w3), short(w3)]
     if step is not None:

@@ -1,7 +1,7 @@
 """Run the contenders in turn, several times over, and print how much faster or slower each is than Sordino.
 
 Ratios are taken within a pass, so that a machine that is slow for a while is slow for all; the table shows their median and
-range over the passes.
+range over the passes. Before them every contender runs once, untimed, to watch its memory (`memory`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import memory
 import numpy as np
 import workloads
 
 HERE = Path(__file__).parent
+WATCHED = 2  # rounds; memory does not grow with their number
 PEERS = {
     "torch": [],
     "opacus": ["opacus==1.6.0"],
@@ -62,7 +64,8 @@ def environments(folder: Path) -> dict[str, str]:
     return found
 
 
-def measure(python: str, script: str, variant: str, work: Path, rounds: int) -> dict | None:
+def measure(python: str, script: str, variant: str, work: Path, rounds: int, watch: bool = False) -> dict | None:
+    """What a contender says of itself; if asked to watch, with its peak memory."""
     command = [
         python,
         str(HERE / "contenders" / f"{script}.py"),
@@ -72,18 +75,22 @@ def measure(python: str, script: str, variant: str, work: Path, rounds: int) -> 
         "--variant",
         variant,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    lines = [line for line in done.stdout.splitlines() if line.startswith('{"contender"')]
+    if watch:
+        said, complaint, peak = memory.peak(command, 900)
+    else:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+        said, complaint, peak = done.stdout, done.stderr, None
+    lines = [line for line in said.splitlines() if line.startswith('{"contender"')]
     if not lines:
-        print(f"{script} {variant} failed:\n{done.stderr[-1500:]}", file=sys.stderr)
+        print(f"{script} {variant} failed:\n{complaint[-1500:]}", file=sys.stderr)
         return None
-    return json.loads(lines[-1])
+    return json.loads(lines[-1]) | ({} if peak is None else {"peak_mb": round(peak)})
 
 
-def table(rows: dict[str, dict], passes: list[dict[str, dict]], bars: dict[str, float]) -> list[dict]:
+def table(passes: list[dict[str, dict]], peaks: dict[str, float], bars: dict[str, float]) -> list[dict]:
     """One line per contender: median seconds, and how many times as long as ours it took, with the range."""
     lines = []
-    for name in rows:
+    for name in passes[0]:
         seconds = [p[name]["seconds"] for p in passes if name in p]
         ratios = [p[name]["seconds"] / p["Sordino"]["seconds"] for p in passes if name in p and "Sordino" in p]
         bar = bars.get(name)
@@ -94,7 +101,7 @@ def table(rows: dict[str, dict], passes: list[dict[str, dict]], bars: dict[str, 
             "range": [float(min(ratios)), float(max(ratios))],
             "bar": bar,
             "reached": None if bar is None else bool(np.median(ratios) >= bar),
-            "peak_mb": rows[name]["peak_mb"],
+            "peak_mb": peaks.get(name, float("nan")),
         }
         lines.append(line)
     return lines
@@ -135,16 +142,20 @@ def main() -> None:
     shown = []
     for workload in args.only or sorted(CONTENDERS):
         rounds = args.rounds if workload != "w3" else 4
+        work, watched = results / "work" / f"{workload}.npz", []
+        for environment, script, variant in CONTENDERS[workload]:
+            watched.append(measure(pythons[environment], script, variant, work, WATCHED, watch=True))
+        peaks = {row["contender"]: row["peak_mb"] for row in watched if row is not None}
         passes: list[dict[str, dict]] = []
         for _ in range(args.passes):
             measured = {}
             for environment, script, variant in CONTENDERS[workload]:
-                row = measure(pythons[environment], script, variant, results / "work" / f"{workload}.npz", rounds)
+                row = measure(pythons[environment], script, variant, work, rounds)
                 if row is not None:
                     measured[row["contender"]] = row
                     print(f"{workload} {row['contender']}: {row['seconds']:.3f} s", file=sys.stderr)
             passes.append(measured)
-        lines = table(passes[0], passes, BARS[workload])
+        lines = table(passes, peaks, BARS[workload])
         report["workloads"][workload] = {"passes": passes, "table": lines}
         shown.append(text(workload, lines))
     report["text"] = "\n\n".join(shown)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import time
 from types import SimpleNamespace
 
@@ -46,14 +45,11 @@ class Clock:
 
 def emit(name: str, laps: list[float], accuracy: float | None, **more) -> None:
     counted = laps[WARM:] or laps
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     row = {
         "contender": name,
         "seconds": float(np.median(counted)),
         "spread": float(np.ptp(counted)),
         "accuracy": accuracy,
-        "peak_mb": round(own + children),
         **more,
     }
     print(json.dumps(row), flush=True)
