@@ -1,7 +1,8 @@
 """The one piece of C: `kernels.c`, built when the package is installed and called through ctypes.
 
 Where it could not be built (no compiler) or would not load, `library` is None and everything runs on PyTorch alone, to the
-same result up to the order of additions. ``SORDINO_NATIVE=0`` turns it off.
+same result up to the order of additions. ``SORDINO_NATIVE=0`` turns it off. Kernels that were built from another version of
+the source (an editable install after an update) are not called: their arguments may mean something else.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import warnings
+import zlib
 from functools import cache
+from pathlib import Path
 
 
 class Block(ctypes.Structure):
@@ -30,6 +34,11 @@ def library() -> ctypes.CDLL | None:
         made = ctypes.CDLL(found.origin)
     except OSError:
         return None
+    if not _current(made):
+        warnings.warn(
+            "the compiled kernels are of another version and are not used; install Sordino again.", stacklevel=2
+        )
+        return None
     pointer, flag = ctypes.c_void_p, ctypes.c_int
     block = ctypes.POINTER(Block)
     made.sordino_narrow.argtypes = [block]
@@ -42,3 +51,14 @@ def library() -> ctypes.CDLL | None:
     for room in (made.sordino_forward_scratch, made.sordino_backward_scratch):
         room.argtypes, room.restype = [block], ctypes.c_long
     return made
+
+
+def _current(made: ctypes.CDLL) -> bool:
+    """Whether the kernels were built from the source that is here."""
+    source = Path(__file__).with_name("kernels.c")
+    try:
+        asked = made.sordino_source
+    except AttributeError:
+        return False
+    asked.argtypes, asked.restype = [], ctypes.c_uint32
+    return not source.exists() or asked() == zlib.crc32(source.read_bytes())
