@@ -58,12 +58,33 @@ def test_the_same_seed_gives_the_same_scores(name, target):
     assert np.array_equal(a.scores, b.scores) and a.threshold == b.threshold
 
 
-def test_unseen_classes_are_the_only_ones_judged(target):
-    attack = Quantile(unseen=0.34)
-    guess = attack.guess(Game(target, attack.reach))
-    dropped = attack.dropped(Game(target, attack.reach))
-    assert len(dropped) == 1 and len(guess.scores) == len(guess.judged)
-    assert set(target.labels[target.cast.judged[guess.judged]]) == set(dropped)
+def test_every_class_is_judged_by_a_regressor_without_it(target, monkeypatch):
+    attack, game = Quantile(unseen=0.34), Game(target, Quantile.reach)
+    asked = []
+    monkeypatch.setattr(
+        Quantile, "_scores", lambda _, __, unseen, rows: asked.append((unseen, rows)) or np.zeros(len(rows))
+    )
+    guess = attack.guess(game)
+    assert len(asked) == 4 and len(guess.scores) == len(target.cast.judged)
+    for unseen, rows in asked:
+        assert set(target.labels[rows]) == set(unseen)
+    assert np.array_equal(np.sort(np.concatenate([rows for _, rows in asked])), np.sort(target.cast.judged))
+
+
+def test_a_regressor_never_learns_from_what_is_unseen(target, monkeypatch):
+    from sordino.attacks.membership import quantile
+
+    given, real = [], quantile.learn
+
+    def spy(make, inputs, *rest, **more):
+        given.append(inputs[0])
+        return real(make, inputs, *rest, **more)
+
+    monkeypatch.setattr(quantile, "learn", spy)
+    game = Game(target, Quantile.reach)
+    Quantile()._scores(game, np.array([1, 2]), game.judged[:5])
+    keep = ~np.isin(game.population_labels, [1, 2])
+    assert 0 < keep.sum() < len(keep) and np.array_equal(given[0], game.population_inputs[keep])
 
 
 def test_quantiles_by_pinball_tell_as_much(target):

@@ -36,7 +36,6 @@ class Guess:
 
     scores: np.ndarray
     threshold: float
-    judged: np.ndarray | None = None  # which of the judged records have scores; None: all
     notes: tuple[str, ...] = ()
 
 

@@ -70,8 +70,7 @@ def play(target: Target, entry: Entry, guarantee: Guarantee, **changes: Any) -> 
 
 def row(entry: Entry, guess: Guess, cast: Cast, guarantee: Guarantee, plan: Plan) -> dict[str, Any]:
     """One line, as plain data."""
-    chosen = cast.judged if guess.judged is None else cast.judged[guess.judged]
-    members, scores = cast.member[chosen], np.asarray(guess.scores, np.float64)
+    members, scores = cast.member[cast.judged], np.asarray(guess.scores, np.float64)
     ceiling = guarantee.ceiling(entry, plan)
     rate, interval = metrics.success_rate(scores, members, guess.threshold)
     found: dict[str, Any] = {

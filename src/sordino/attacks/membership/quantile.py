@@ -5,8 +5,8 @@ deviation of a normal, or 41 quantiles by the pinball loss. A record whose margi
 - a is called a member at false-positive rate a; a score is how far out its margin lies. No shadow model is needed. The
 rate a is met on average over non-members, not in every group of them.
 
-`unseen` removes some classes from the regressor's data only, and judges on just those: the target was trained on all
-classes, but the attacker had no data of these.
+`unseen` judges a record by a regressor that had no data of its class: the classes are dealt into groups, and each group
+in turn is kept from the regressor that judges it. The target was trained on all classes.
 """
 
 from __future__ import annotations
@@ -42,12 +42,26 @@ class Quantile:
         one_of(LOSSES, loss=self.loss)
 
     def guess(self, game: Game) -> Guess:
-        dropped = self.dropped(game)
-        public = np.flatnonzero(~np.isin(game.population_labels, dropped))
-        judged = np.arange(len(game.judged))
-        if len(dropped):
-            judged = np.flatnonzero(np.isin(game.labels[game.judged], dropped))
-        if len(public) < 50 or not len(judged):
+        labels, scores = game.labels[game.judged], np.zeros(len(game.judged))
+        groups = self.groups(game)
+        for group in groups:
+            mine = np.flatnonzero(np.isin(labels, group)) if self.unseen else np.arange(len(labels))
+            scores[mine] = self._scores(game, group, game.judged[mine])
+        notes = (f"classes unseen in turn: {'; '.join(' '.join(map(str, g)) for g in groups)}",) if self.unseen else ()
+        return Guess(scores, DEVIATE if self.loss == "normal" else LEVEL, notes=notes)
+
+    def groups(self, game: Game) -> list[np.ndarray]:
+        """Classes that are unseen together; one empty group in the usual setting."""
+        if not self.unseen:
+            return [np.zeros(0, np.int64)]
+        size = min(max(1, round(self.unseen * game.classes)), game.classes - 1)
+        order = game.rng("quantile-unseen").permutation(game.classes)
+        return [np.sort(order[start : start + size]) for start in range(0, game.classes, size)]
+
+    def _scores(self, game: Game, unseen: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """How far out the margins of these records lie, for a regressor without data of the unseen classes."""
+        public = np.flatnonzero(~np.isin(game.population_labels, unseen))
+        if len(public) < 50:
             raise BadInput(
                 f"{len(public)} public records are too few for quantile regression; use a larger test split."
             )
@@ -62,19 +76,9 @@ class Quantile:
             game.rng("quantile"),
             adamw=True,
         )
-        rows = game.judged[judged]
         seen = (features.margin(game.outputs()[rows], game.labels[rows]) - centre) / spread
         told = answer(network, [game.inputs[rows]])
-        scores = normal_scores(seen, told) if self.loss == "normal" else pinball_scores(seen, told)
-        notes = (f"judged on classes {', '.join(map(str, dropped))}",) if len(dropped) else ()
-        threshold = DEVIATE if self.loss == "normal" else LEVEL
-        return Guess(scores, threshold, judged if len(dropped) else None, notes)
-
-    def dropped(self, game: Game) -> np.ndarray:
-        if not self.unseen:
-            return np.zeros(0, np.int64)
-        count = max(1, round(self.unseen * game.classes))
-        return np.sort(game.rng("quantile-unseen").permutation(game.classes)[:count])
+        return normal_scores(seen, told) if self.loss == "normal" else pinball_scores(seen, told)
 
 
 def normal_loss(outputs: Tensor, targets: Tensor) -> Tensor:
