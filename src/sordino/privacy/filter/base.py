@@ -1,0 +1,61 @@
+"""What every filter can do."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from sordino.privacy.words import Relation
+
+
+class Filter(ABC):
+    """One budget. `request` charges an event or raises `BudgetRefused` and charges nothing."""
+
+    kind: ClassVar[str]
+    currency: ClassVar[str]  # what `spent` and `left` are counted in, in words
+    epsilon: float  # what holds however far the budget is spent
+    delta: float
+    relation: Relation | None
+    granted: int = 0
+
+    @abstractmethod
+    def price(self, event: Any) -> float:
+        """What `event` would cost, in the filter's currency; infinite if no budget could cover it."""
+
+    @abstractmethod
+    def affords(self, event: Any) -> bool:
+        """Whether `request` would grant `event` now."""
+
+    @abstractmethod
+    def times(self, event: Any) -> float:
+        """How often in a row `request` would grant `event` from now on (infinite if for ever)."""
+
+    @abstractmethod
+    def request(self, event: Any) -> None:
+        """Charge `event`, or raise `BudgetRefused` and leave everything as it was."""
+
+    @property
+    @abstractmethod
+    def spent(self) -> float: ...
+
+    @property
+    @abstractmethod
+    def left(self) -> float: ...
+
+    @property
+    def share(self) -> float:
+        """The part of the budget that is spent, from 0 to 1; 0 where there is no budget."""
+        total = self.spent + self.left
+        return min(1.0, self.spent / total) if total > 0 and math.isfinite(total) else 0.0
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]: ...
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, data: dict[str, Any]) -> Filter: ...
+
+    def __repr__(self) -> str:
+        spent, left = f"{self.spent:.6g}", f"{self.left:.6g}"
+        return f"{type(self).__name__}(epsilon={self.epsilon}, delta={self.delta}, spent={spent}, left={left})"
