@@ -43,10 +43,12 @@ $(VENV)/torch: $(VENV)/bin/python constraints.txt
 	$(PIP) torch
 	touch $@
 
-$(VENV)/run: $(VENV)/torch pyproject.toml
+BUILT_FROM = pyproject.toml setup.py src/sordino/native/kernels.c
+
+$(VENV)/run: $(VENV)/torch $(BUILT_FROM)
 	$(PIP) -e '.[train]'
 	touch $@
 
-$(VENV)/test: $(VENV)/torch pyproject.toml
+$(VENV)/test: $(VENV)/torch $(BUILT_FROM)
 	$(PIP) -e '.[all,test]'
 	touch $@ $(VENV)/run

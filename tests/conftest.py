@@ -26,3 +26,12 @@ def linear():
         return model
 
     return make
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """As in the engines: results do not depend on how many cores there are."""
+    from sordino.engines import inprocess
+
+    with inprocess.one_thread():
+        yield
