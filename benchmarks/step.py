@@ -1,4 +1,4 @@
-"""Where the time of a step goes: a W1 step, and one clipped step of every model of `w3`, by PyTorch's profiler on one core.
+"""Where the time of a step goes: steps of W1 and W2, and one clipped step of every model of `w3`, by PyTorch's profiler on one core.
 
     python benchmarks/step.py        writes results/step.json, from which performance.py takes its profile
 
@@ -39,14 +39,15 @@ def shares(step: Callable[[], object], times: int) -> dict[str, float]:
     return {name: own[name] / total for name in top} | {"the rest": 1 - sum(own[name] for name in top) / total}
 
 
-def w1() -> Callable[[], object]:
+def local(batch: int) -> Callable[[], object]:
+    """A step of a client of W1 or W2."""
     sys.path.insert(0, str(HERE / "contenders"))
     from net import Net
 
     flat = Flat(Net())
     forward = faster(flat.model)
-    x = torch.randn(64, 1, 28, 28).contiguous(memory_format=torch.channels_last)
-    y = torch.randint(0, 10, (64,))
+    x = torch.randn(batch, 1, 28, 28).contiguous(memory_format=torch.channels_last)
+    y = torch.randint(0, 10, (batch,))
 
     def step() -> None:
         flat.grad.zero_()
@@ -59,7 +60,7 @@ def w1() -> Callable[[], object]:
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    found = {"W1, batch 64": shares(w1(), 100)}
+    found = {f"{name}, batch {batch}": shares(local(batch), 100) for name, batch in (("W1", 64), ("W2", 10))}
     for name, (shape, classes, n) in w3.CASES.items():
         model, (x, y) = models.build(name, shape, classes, 0), w3.batch(name, shape, classes, n)
         found[f"clipped, {name}"] = shares(w3.ours(model, x, y, bounds.Flat(0.1)), 2 if n < 256 else 20)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -120,7 +119,9 @@ def peak_here(name: str, who: str) -> float:
     step = plain(model, x, y, False) if who == "plain" else ours(model, x, y, bounds.Flat(0.1))
     for _ in range(3):
         step()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not `ru_maxrss`, which begins with the size of the process that started this one.
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def peak(name: str, who: str) -> float:
