@@ -10,6 +10,7 @@ own. In one dimension the block is that of an image of height one.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -34,18 +35,41 @@ class Form(NamedTuple):
     pool: tuple[int, int]
     relu: bool
 
-    def pooled(self, x: Tensor, weight: Tensor) -> tuple[int, int]:
-        """Height and width of the result."""
-        height, width = (
-            (size + 2 * pad - kernel + 1) // pool
-            for size, pad, kernel, pool in zip(x.shape[2:], self.pad, weight.shape[2:], self.pool)
-        )
-        return height, width
-
     def separate(self, x: Tensor, layer: Conv) -> Tensor:
         """The same by PyTorch's layers one by one."""
         y = F.max_pool1d(layer(x), self.pool[1]) if isinstance(layer, nn.Conv1d) else F.max_pool2d(layer(x), self.pool)
         return F.relu(y) if self.relu else y
+
+
+class Size(NamedTuple):
+    """What the kernels need to know of one shape of input, worked out once: a small batch would feel it in every step."""
+
+    block: native.Block
+    out: tuple[int, int, int, int]  # channels last
+    narrow: bool  # few channels: the kernels convolve
+    forward: int  # floats of scratch
+    backward: int
+
+
+@lru_cache(maxsize=1024)
+def _size(x: torch.Size, weight: torch.Size, form: Form) -> Size:
+    (n, c, h, w), (o, _, kh, kw) = x, weight
+    kernels, block = library(), native.Block(n, h, w, c, o, kh, kw, *form.pad, *form.pool)
+    assert kernels is not None
+    height, width = _pooled(x, weight, form)
+    narrow = bool(kernels.sordino_narrow(block))
+    room = kernels.sordino_forward_scratch(block), kernels.sordino_backward_scratch(block)
+    return Size(block, (n, height, width, o), narrow, *room)
+
+
+@lru_cache(maxsize=1024)
+def _pooled(x: torch.Size, weight: torch.Size, form: Form) -> tuple[int, int]:
+    """Height and width of the result; of a signal the height is one."""
+    height, width = (
+        (size + 2 * pad - kernel + 1) // pool
+        for size, pad, kernel, pool in zip(_two(x[2:], 1), form.pad, _two(weight[2:], 1), form.pool)
+    )
+    return height, width
 
 
 class ConvPool(torch.autograd.Function):
@@ -67,19 +91,18 @@ class ConvPool(torch.autograd.Function):
 
 def forward(x: Tensor, weight: Tensor, bias: Tensor | None, form: Form) -> tuple[Tensor, Tensor]:
     """What the block gives, and where in its input every pooling found it; channels last."""
-    kernels, block = library(), _block(x, weight, form)
+    kernels, size = library(), _size(x.shape, weight.shape, form)
     assert kernels is not None
-    size = (block.n, *form.pooled(x, weight), block.o)
-    out, where = x.new_empty(size), torch.empty(size, dtype=torch.int32)
-    if kernels.sordino_narrow(block):
-        x, weight, scratch = _last(x), _last(weight), x.new_empty(kernels.sordino_forward_scratch(block))
+    out, where = x.new_empty(size.out), torch.empty(size.out, dtype=torch.int32)
+    if size.narrow:
+        x, weight, scratch = _last(x), _last(weight), x.new_empty(size.forward)
         kernels.sordino_forward(
             x.data_ptr(), weight.data_ptr(), None if bias is None else bias.data_ptr(),
-            block, form.relu, out.data_ptr(), where.data_ptr(), scratch.data_ptr(),
+            size.block, form.relu, out.data_ptr(), where.data_ptr(), scratch.data_ptr(),
         )  # fmt: skip
     else:
         y = _last(torch.conv2d(_last(x).permute(0, 3, 1, 2), weight, bias, padding=form.pad))
-        kernels.sordino_pool(y.data_ptr(), block, form.relu, out.data_ptr(), where.data_ptr())
+        kernels.sordino_pool(y.data_ptr(), size.block, form.relu, out.data_ptr(), where.data_ptr())
     return out, where
 
 
@@ -87,15 +110,15 @@ def backward(
     grad: Tensor, x: Tensor, weight: Tensor, out: Tensor, where: Tensor, form: Form, inside: bool, each: bool = False
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Gradients by weight (channels last), bias and, if `inside`, input; of `each` example by itself if asked for."""
-    kernels, block = library(), _block(x, weight, form)
+    kernels, size = library(), _size(x.shape, weight.shape, form)
     assert kernels is not None
     x, weight, g = _last(x), _last(weight), _last(grad)
-    lead = (block.n,) if each else ()
-    dw, db = x.new_empty(*lead, *weight.shape), x.new_empty(*lead, block.o)
+    lead = size.out[:1] if each else ()
+    dw, db = x.new_empty(*lead, *weight.shape), x.new_empty(*lead, size.out[3])
     dx = torch.empty_like(x) if inside else None
-    scratch = x.new_empty(kernels.sordino_backward_scratch(block))
+    scratch = x.new_empty(size.backward)
     kernels.sordino_backward(
-        g.data_ptr(), out.data_ptr(), where.data_ptr(), x.data_ptr(), weight.data_ptr(), block, form.relu, each,
+        g.data_ptr(), out.data_ptr(), where.data_ptr(), x.data_ptr(), weight.data_ptr(), size.block, form.relu, each,
         dw.data_ptr(), db.data_ptr(), None if dx is None else dx.data_ptr(), scratch.data_ptr(),
     )  # fmt: skip
     return dw, db, None if dx is None else dx.permute(0, 3, 1, 2)
@@ -113,9 +136,7 @@ def conv_pool(x: Tensor, layer: Conv, form: Form) -> Tensor:
 def fits(x: Tensor, weight: Tensor, form: Form) -> bool:
     """Whether the kernels take this input: a batch of floats on the processor, large enough to leave something."""
     plain = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and x.dim() == weight.dim()
-    if not plain:
-        return False
-    return all(n > 0 for n in form.pooled(*((x, weight) if x.dim() == 4 else (x.unsqueeze(2), weight.unsqueeze(2)))))
+    return plain and min(_pooled(x.shape, weight.shape, form)) > 0
 
 
 class Block(nn.Module):
@@ -210,11 +231,6 @@ def _is_relu(node: fx.Node, layers: dict[str, nn.Module]) -> bool:
 def _two(sizes: tuple[int, ...], height: int) -> tuple[int, int]:
     """Of an image; a signal gets a height."""
     return (height, sizes[0]) if len(sizes) == 1 else (sizes[0], sizes[1])
-
-
-def _block(x: Tensor, weight: Tensor, form: Form) -> native.Block:
-    (n, c, h, w), (o, _, kh, kw) = x.shape, weight.shape
-    return native.Block(n, h, w, c, o, kh, kw, *form.pad, *form.pool)
 
 
 def _last(x: Tensor) -> Tensor:
