@@ -35,3 +35,11 @@ def one_thread():
 
     with inprocess.one_thread():
         yield
+
+
+@pytest.fixture
+def paid(monkeypatch):
+    """What every client of FedMAP truly pays, step by step."""
+    from fedmap_runs import watch_steps
+
+    return watch_steps(monkeypatch)

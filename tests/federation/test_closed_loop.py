@@ -11,22 +11,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from populations import toy  # noqa: E402
+import fedmap_runs  # noqa: E402
+from fedmap_runs import HERE, Crash, crashing, spent  # noqa: E402
 from sordino.clients.fedmap import ControlledSteps, Own  # noqa: E402
 from sordino.engines import Speed  # noqa: E402
 from sordino.federation.closed_loop import pack, unpack  # noqa: E402
 from sordino.federation.folder import RunFolder  # noqa: E402
-from sordino.federation.training import train  # noqa: E402
 from sordino.plan import Plan  # noqa: E402
 from sordino.privacy import rdp  # noqa: E402
 from sordino.privacy.ledger import Ledger  # noqa: E402
 from sordino.rules.fedmap import PrintedLedger  # noqa: E402
-
-HERE = Speed("in-process", evaluate_every=100)
-
-
-class Crash(Exception):
-    """The machine goes away."""
 
 
 def plan(**changes):
@@ -35,26 +29,7 @@ def plan(**changes):
 
 
 def run(linear, folder, wanted=None, **more):
-    return train(linear(), toy(), wanted or plan(), out=folder, **{"speed": HERE, **more})
-
-
-@pytest.fixture
-def paid(monkeypatch):
-    """What every client truly paid, step by step: rate, multiplier. Attempts that a crash cut short are in it too."""
-    kept = defaultdict(list)
-    real = ControlledSteps._step
-
-    def step(self, request, k, number, state):
-        kept[k].append((min(1.0, self.plan.batch_size / self.site.federation.size(k)), request.multiplier))
-        return real(self, request, k, number, state)
-
-    monkeypatch.setattr(ControlledSteps, "_step", step)
-    return kept
-
-
-def spent(paid, order):
-    """Renyi divergence of each client, by another formula than the table that granted it."""
-    return {k: math.fsum(rdp.poisson_gaussian(order, q, z) for q, z in steps) for k, steps in paid.items()}
+    return fedmap_runs.run(linear, folder, wanted or plan(), **more)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 2.0, 5.0])
@@ -117,27 +92,12 @@ def test_workers_and_one_process_agree_to_the_bit(linear, tmp_path):
     assert [row["spent"] for row in one.metrics] == [row["spent"] for row in two.metrics]
 
 
-def interrupted(linear, folder, monkeypatch, wanted, after, round=None, **how):
-    """Crash when so many errands are done, of one round or of all."""
-    real, count = ControlledSteps.give, [0]
-
-    def give(self, request, item, out):
-        if round in (None, request.round):
-            if count[0] == after:
-                raise Crash
-            count[0] += 1
-        return real(self, request, item, out)
-
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(ControlledSteps, "give", give)
-        run(linear, folder, wanted, **how)
-
-
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_seeded_run_goes_on_bit_for_bit(linear, tmp_path, monkeypatch, every):
     speed = Speed("in-process", evaluate_every=100, checkpoint_every=every)
     whole = run(linear, tmp_path / "whole")
-    interrupted(linear, tmp_path / "cut", monkeypatch, plan(), 17, speed=speed)
+    with crashing(monkeypatch, 17):
+        run(linear, tmp_path / "cut", speed=speed)
     resumed = run(linear, tmp_path / "cut", resume=True, speed=speed)
     assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), resumed.model.parameters()))
     keys = ("round", "bound", "multiplier", "spent", "spent_mean")
@@ -153,9 +113,11 @@ def test_under_secure_noise_a_round_cut_short_is_lost_and_the_budget_holds(
     """Three crashes, and rounds that no checkpoint kept: what all attempts spent together is within every budget."""
     wanted, speed = plan(secure=True, rounds=9), Speed("in-process", evaluate_every=100, checkpoint_every=every)
     folder = tmp_path / "run"
-    interrupted(linear, folder, monkeypatch, wanted, 1, round, speed=speed)
+    with crashing(monkeypatch, 1, round):
+        run(linear, folder, wanted, speed=speed)
     for _ in range(2):
-        interrupted(linear, folder, monkeypatch, wanted, 1, resume=True, speed=speed)
+        with crashing(monkeypatch, 1):
+            run(linear, folder, wanted, resume=True, speed=speed)
     result = run(linear, folder, wanted, resume=True, speed=speed)
     assert result.statement.lost >= 3 and result.rounds == 9 - result.statement.lost >= 1
     assert all(grant.attempt == 1 for grant in Ledger.read(folder / "ledger.jsonl"))

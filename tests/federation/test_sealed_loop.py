@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 
 import numpy as np
@@ -11,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import fedmap_runs  # noqa: E402
+from fedmap_runs import crashing, spent  # noqa: E402
 from populations import toy  # noqa: E402
 from sordino.clients.fedmap import ControlledSteps  # noqa: E402
 from sordino.engines import Speed  # noqa: E402
@@ -18,17 +19,11 @@ from sordino.errors import BadInput, NotPrivate  # noqa: E402
 from sordino.federation import sampling  # noqa: E402
 from sordino.federation.closed_loop import unpack  # noqa: E402
 from sordino.federation.sealed_loop import SealedLoop  # noqa: E402
-from sordino.federation.training import kind_of_round, train  # noqa: E402
+from sordino.federation.training import kind_of_round  # noqa: E402
 from sordino.plan import Plan  # noqa: E402
 from sordino.privacy import rdp  # noqa: E402
 from sordino.privacy.ledger import Ledger  # noqa: E402
 from sordino.privacy.words import Noise  # noqa: E402
-
-HERE = Speed("in-process", evaluate_every=100)
-
-
-class Crash(Exception):
-    """The machine goes away."""
 
 
 def plan(**changes):
@@ -37,29 +32,11 @@ def plan(**changes):
 
 
 def run(linear, folder, wanted=None, **more):
-    return train(linear(), toy(), wanted or plan(), out=folder, **{"speed": HERE, **more})
+    return fedmap_runs.run(linear, folder, wanted or plan(), **more)
 
 
 def weights(result):
     return np.concatenate([p.detach().numpy().ravel() for p in result.model.parameters()])
-
-
-@pytest.fixture
-def paid(monkeypatch):
-    """What every client truly paid, step by step: rate, multiplier."""
-    kept = defaultdict(list)
-    real = ControlledSteps._step
-
-    def step(self, request, k, number, state):
-        kept[k].append((min(1.0, self.plan.batch_size / self.site.federation.size(k)), request.multiplier))
-        return real(self, request, k, number, state)
-
-    monkeypatch.setattr(ControlledSteps, "_step", step)
-    return kept
-
-
-def spent(paid, order):
-    return {k: math.fsum(rdp.poisson_gaussian(order, q, z) for q, z in steps) for k, steps in paid.items()}
 
 
 @pytest.mark.parametrize("settings", [{}, {"cohort": 12}, {"server_optimizer": "adam", "server_lr": 0.1}])
@@ -144,18 +121,8 @@ def test_shares_of_noise_still_rest_on_it(linear, tmp_path):
 
 def test_a_seeded_run_goes_on_bit_for_bit(linear, tmp_path, monkeypatch):
     whole = run(linear, tmp_path / "whole")
-    real, count = ControlledSteps.give, [0]
-
-    def give(self, request, item, out):
-        count[0] += 1
-        if count[0] == 18:
-            raise Crash
-        return real(self, request, item, out)
-
-    monkeypatch.setattr(ControlledSteps, "give", give)
-    with pytest.raises(Crash):
+    with crashing(monkeypatch, 17):
         run(linear, tmp_path / "cut")
-    monkeypatch.setattr(ControlledSteps, "give", real)
     resumed = run(linear, tmp_path / "cut", resume=True)
     assert np.array_equal(weights(whole), weights(resumed))
     assert [row["spent_mean"] for row in whole.metrics] == [row["spent_mean"] for row in resumed.metrics]
@@ -163,19 +130,9 @@ def test_a_seeded_run_goes_on_bit_for_bit(linear, tmp_path, monkeypatch):
 
 
 def test_under_secure_noise_a_round_cut_short_is_lost_and_its_purses_are_spent(linear, tmp_path, monkeypatch, paid):
-    wanted, real, count = plan(secure=True), ControlledSteps.give, [0]
-
-    def give(self, request, item, out):
-        if request.round == 3:
-            count[0] += 1
-            if count[0] == 2:
-                raise Crash
-        return real(self, request, item, out)
-
-    monkeypatch.setattr(ControlledSteps, "give", give)
-    with pytest.raises(Crash):
+    wanted = plan(secure=True)
+    with crashing(monkeypatch, 1, round=3):
         run(linear, tmp_path / "run", wanted)
-    monkeypatch.setattr(ControlledSteps, "give", real)
     kept, lose = [], SealedLoop._lose
     monkeypatch.setattr(
         SealedLoop, "_lose", lambda self, model: kept.append((model, after := lose(self, model))) or after

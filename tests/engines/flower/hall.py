@@ -45,9 +45,36 @@ class Hall:
         others = {"patience": QUICK} | others
         return federate(self.post, plan, out, classes=classes, test=test, normalise=self.federation.normalise, **others)
 
+    def outlive(self, plan, out, death, dice, curse):
+        """Train through deaths of the server, after each of which a holder starts anew: (deaths, result)."""
+        for name in self.names:
+            curse(name)
+        deaths = 0
+        while True:
+            try:
+                resume = (out / "deployment.json").exists()
+                return deaths, self.train(plan, out, resume=resume, patience=Patience(1.0, 5.0))
+            except death:
+                deaths += 1
+                name = self.names[int(dice.integers(len(self.names)))]
+                self.restart(name)
+                curse(name)
+
     def close(self):
         for holder in self.holders.values():
             holder.close()
+
+
+def odds(dice, death):
+    """What happens to a message: now and then the server dies of it, it is not heard, or its answer is lost."""
+
+    def fate(*_):
+        roll = dice.random()
+        if roll < 0.01:
+            raise death
+        return "deaf" if roll < 0.03 else "mute" if roll < 0.05 else None
+
+    return fate
 
 
 def toy(clients: int = 5, features: int = 5, classes: int = 3, size: int = 20, seed: int = 0) -> Federation:

@@ -7,7 +7,7 @@ import logging
 
 import numpy as np
 import pytest
-from hall import Hall, toy
+from hall import Hall, odds, toy
 from safetensors.numpy import load_file
 
 from sordino import Plan, Speed
@@ -268,24 +268,8 @@ def test_chaos(tmp_path):
     hall = Hall(toy(clients=4), tmp_path / "holders")
     dice = stream(7, 0, 0, "chaos")
 
-    def fate(kind, count):
-        roll = dice.random()
-        if roll < 0.01:
-            raise Killed
-        return "deaf" if roll < 0.03 else "mute" if roll < 0.05 else None
-
-    for name in hall.names:
-        Fate(hall, name, fate)
-    deaths, result = 0, None
-    while result is None:
-        try:
-            resume = (tmp_path / "run" / "deployment.json").exists()
-            result = hall.train(p, tmp_path / "run", resume=resume, patience=Patience(1.0, 5.0))
-        except Killed:
-            deaths += 1
-            name = hall.names[int(dice.integers(4))]
-            hall.restart(name)
-            Fate(hall, name, fate)
+    fate = odds(dice, Killed)
+    deaths, result = hall.outlive(p, tmp_path / "run", Killed, dice, lambda name: Fate(hall, name, fate))
     assert deaths >= 3, "the seed should kill the server a few times"
     grants = list(Ledger.read(tmp_path / "run" / "ledger.jsonl"))
     assert len(grants) <= 50 and result.rounds <= 50

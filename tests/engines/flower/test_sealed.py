@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
 
 import numpy as np
 import pytest
-from hall import Hall, toy
+from hall import Hall, odds, toy
 from safetensors.numpy import load_file
 
+from fedmap_runs import spent
 from sordino import Plan, Speed, train
-from sordino.clients.fedmap import TALLIED, ControlledSteps
+from sordino.clients.fedmap import TALLIED
 from sordino.engines import Aborted
 from sordino.engines.flower import wire
 from sordino.engines.flower.account import Account
@@ -66,23 +66,6 @@ def hall(tmp_path):
     made = Hall(toy(clients=5), tmp_path / "holders")
     yield made
     made.close()
-
-
-@pytest.fixture
-def paid(monkeypatch):
-    """Rate and multiplier of every step that any client ever took."""
-    kept, real = defaultdict(list), ControlledSteps._step
-
-    def step(self, request, k, number, state):
-        kept[k].append((min(1.0, self.plan.batch_size / self.site.federation.size(k)), request.multiplier))
-        return real(self, request, k, number, state)
-
-    monkeypatch.setattr(ControlledSteps, "_step", step)
-    return kept
-
-
-def spent(paid, order):
-    return {k: math.fsum(rdp.poisson_gaussian(order, q, z) for q, z in steps) for k, steps in paid.items()}
 
 
 def flat(folder):
@@ -267,24 +250,8 @@ def test_chaos(hall, tmp_path, paid):
     """Messages lost, holders restarted, the server killed at random: nobody spends more than its budget, or than it knows of."""
     p, dice = plan(secure=True, rounds=30), stream(5, 0, 0, "chaos")
 
-    def fate(asked):
-        roll = dice.random()
-        if roll < 0.01:
-            raise Killed
-        return "deaf" if roll < 0.03 else "mute" if roll < 0.05 else None
-
-    for name in hall.names:
-        Fate(hall, name, fate)
-    deaths, result = 0, None
-    while result is None:
-        try:
-            resume = (tmp_path / "run" / "deployment.json").exists()
-            result = hall.train(p, tmp_path / "run", resume=resume, patience=Patience(1.0, 5.0))
-        except Killed:
-            deaths += 1
-            name = hall.names[int(dice.integers(5))]
-            hall.restart(name)
-            Fate(hall, name, fate)
+    fate = odds(dice, Killed)
+    deaths, result = hall.outlive(p, tmp_path / "run", Killed, dice, lambda name: Fate(hall, name, fate))
     assert deaths >= 2 and result.statement.lost >= 1 and result.rounds == 30 - result.statement.lost
     true = spent(paid, result.terms.order)
     assert set(true) == set(range(5)) and max(true.values()) <= rdp.budget(4.0, 1e-5, result.terms.order)
