@@ -1,10 +1,10 @@
 """Convolution, max pooling and ReLU as one layer, on the processor.
 
 Most networks for images and signals are made of this block. After pooling by two by two its backward pass has a gradient at
-one position in eight, which the kernels of `sordino.native` use; the forward convolution is PyTorch's, unless the input has
-few channels. `fuse` finds the blocks in a traced model (pooling before ReLU, see `rewrite`) and puts one call in their place.
-Values and gradients are those of the separate layers, up to the order of additions; the layers and parameters stay the user's
-own. In one dimension the block is that of an image of height one.
+one position in eight, which the kernels of `sordino.native` use; they also convolve where they are faster than PyTorch.
+`fuse` finds the blocks in a traced model (pooling before ReLU, see `rewrite`) and puts one call in their place. Values and
+gradients are those of the separate layers, up to the order of additions; the layers and parameters stay the user's own. In
+one dimension the block is that of an image of height one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Size(NamedTuple):
 
     block: native.Block
     out: tuple[int, int, int, int]  # channels last
-    narrow: bool  # few channels: the kernels convolve
+    own: bool  # the kernels convolve, not PyTorch
     forward: int  # floats of scratch
     backward: int
 
@@ -57,9 +57,9 @@ def _size(x: torch.Size, weight: torch.Size, form: Form) -> Size:
     kernels, block = library(), native.Block(n, h, w, c, o, kh, kw, *form.pad, *form.pool)
     assert kernels is not None
     height, width = _pooled(x, weight, form)
-    narrow = bool(kernels.sordino_narrow(block))
+    own = bool(kernels.sordino_convolves(block))
     room = kernels.sordino_forward_scratch(block), kernels.sordino_backward_scratch(block)
-    return Size(block, (n, height, width, o), narrow, *room)
+    return Size(block, (n, height, width, o), own, *room)
 
 
 @lru_cache(maxsize=1024)
@@ -94,7 +94,7 @@ def forward(x: Tensor, weight: Tensor, bias: Tensor | None, form: Form) -> tuple
     kernels, size = library(), _size(x.shape, weight.shape, form)
     assert kernels is not None
     out, where = x.new_empty(size.out), torch.empty(size.out, dtype=torch.int32)
-    if size.narrow:
+    if size.own:
         x, weight, scratch = _last(x), _last(weight), x.new_empty(size.forward)
         kernels.sordino_forward(
             x.data_ptr(), weight.data_ptr(), None if bias is None else bias.data_ptr(),

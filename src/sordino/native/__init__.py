@@ -41,8 +41,8 @@ def library() -> ctypes.CDLL | None:
         return None
     pointer, flag = ctypes.c_void_p, ctypes.c_int
     block = ctypes.POINTER(Block)
-    made.sordino_narrow.argtypes = [block]
-    made.sordino_narrow.restype = flag
+    made.sordino_convolves.argtypes = [block]
+    made.sordino_convolves.restype = flag
     made.sordino_pool.argtypes = [pointer, block, flag, pointer, pointer]
     made.sordino_forward.argtypes = [*[pointer] * 3, block, flag, *[pointer] * 3]
     made.sordino_backward.argtypes = [*[pointer] * 5, block, flag, flag, *[pointer] * 4]

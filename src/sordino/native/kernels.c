@@ -2,8 +2,8 @@
  *
  * Why by hand: pooling by two by two passes the gradient of one position in four, and ReLU that of about half of those, so
  * seven eighths of what a library multiplies in the backward pass of the convolution are zeros. Skipping them makes that
- * pass several times cheaper than dense products at the machine's full rate. Forward, PyTorch's convolution is as fast as
- * the machine allows except where the input has few channels, as images and signals have; that case is here too.
+ * pass several times cheaper than dense products at the machine's full rate. Forward, a library prepares every call and
+ * fills its vectors badly where there are few channels, as images and signals have; with small batches both tell.
  *
  * Layouts: activations [n][height][width][channels], weights [out][kernel height][kernel width][in], contiguous floats. A
  * signal is an image of height one. The results equal PyTorch's up to the order of additions.
@@ -91,9 +91,11 @@ INLINE void pool_window(const float *y, long line, long step, const block *s, lo
   }
 }
 
-/* A row of windows. Those of the usual sizes are unrolled. */
-INLINE void pool_row(const float *y, long line, long step, const block *s, long count, int relu, float *out,
+/* A row of windows, with `after` more of them to come. Those of the usual sizes are unrolled. Where windows follow each other in
+ * memory, channels are taken in whole vectors: what is too much at the end of one is overwritten by the next. */
+INLINE void pool_row(const float *y, long line, long step, const block *s, long count, long after, int relu, float *out,
                      int32_t *where) {
+  if (count == s->o && after * s->o >= HALF) count = (count + HALF - 1) / HALF * HALF;
   for (long j = 0; j < columns(s); j++, y += s->pw * step, out += s->o, where += s->o)
     if (s->ph == 2 && s->pw == 2)
       pool_window(y, line, step, s, 2, 2, count, relu, out, where);
@@ -106,64 +108,91 @@ INLINE void pool_row(const float *y, long line, long step, const block *s, long 
 /* Of a convolution's result y [n][height][width][o]. */
 EXPORT WIDEST void sordino_pool(const float *y, const block *given, int relu, float *out, int32_t *where) {
   const block s = *given;
-  long h = high(&s) - s.kh + 1, w = wide(&s) - s.kw + 1;
+  long h = high(&s) - s.kh + 1, w = wide(&s) - s.kw + 1, hp = rows(&s);
+  long after = s.n * hp * columns(&s);
   for (long b = 0; b < s.n; b++)
-    for (long i = 0; i < rows(&s); i++, out += columns(&s) * s.o, where += columns(&s) * s.o)
-      pool_row(y + (b * h + s.ph * i) * w * s.o, w * s.o, s.o, &s, s.o, relu, out, where);
+    for (long i = 0; i < hp; i++, out += columns(&s) * s.o, where += columns(&s) * s.o)
+      pool_row(y + (b * h + s.ph * i) * w * s.o, w * s.o, s.o, &s, s.o, after -= columns(&s), relu, out, where);
 }
 
-/* COUNT neighbouring results of a convolution for one vector of output channels: the sums stay in registers. */
-#define RESULTS(COUNT)                                                                      \
-  {                                                                                         \
-    vec sum[COUNT];                                                                         \
-    for (int v = 0; v < COUNT; v++) sum[v] = start;                                         \
-    for (long r = 0; r < s.kh; r++) {                                                       \
-      const float *x0 = xb + ((i + r) * wide(&s) + j) * s.c;                                \
-      for (long t = 0; t < taps; t++) {                                                     \
-        vec w = load(wt + (r * taps + t) * s.o + q);                                        \
-        for (int v = 0; v < COUNT; v++) sum[v] += x0[t + v * s.c] * w;                      \
-      }                                                                                     \
-    }                                                                                       \
-    for (int v = 0; v < COUNT; v++) *(vec *)(line + (j + v) * LANES) = sum[v];              \
+/* A row of a convolution's results for one vector of output channels, COUNT at a time: the sums stay in registers. Where
+ * COUNT does not divide the row, the last ones are worked out twice. */
+#define RESULTS(VEC, WIDTH, COUNT)                                                    \
+  case COUNT:                                                                         \
+    for (long done = 0; done < used; done += COUNT) {                                 \
+      long j = done + COUNT <= used ? done : used - COUNT;                            \
+      VEC sum[COUNT];                                                                 \
+      for (int v = 0; v < COUNT; v++) sum[v] = *(const VEC *)bias;                    \
+      for (long r = 0; r < s->kh; r++) {                                              \
+        const float *x0 = x + (r * wide(s) + j) * s->c, *w0 = weight + r * taps * pitch; \
+        for (long t = 0; t < taps; t++, w0 += pitch) {                                \
+          VEC w = *(const VEC *)w0;                                                   \
+          for (int v = 0; v < COUNT; v++) sum[v] += x0[t + v * s->c] * w;             \
+        }                                                                             \
+      }                                                                               \
+      for (int v = 0; v < COUNT; v++) *(VEC *)(line + (j + v) * WIDTH) = sum[v];      \
+    }                                                                                 \
+    break;
+#define CONVOLVE(NAME, VEC, WIDTH)                                                                                \
+  INLINE void NAME(const float *x, const float *weight, const float *bias, const block *s, long pitch, long used, \
+                   float *line) {                                                                                 \
+    long taps = s->kw * s->c, tiles = (used + 7) / 8;                                                             \
+    switch ((used + tiles - 1) / tiles) {                                                                         \
+      RESULTS(VEC, WIDTH, 1) RESULTS(VEC, WIDTH, 2) RESULTS(VEC, WIDTH, 3) RESULTS(VEC, WIDTH, 4)                 \
+      RESULTS(VEC, WIDTH, 5) RESULTS(VEC, WIDTH, 6) RESULTS(VEC, WIDTH, 7) RESULTS(VEC, WIDTH, 8)                 \
+    }                                                                                                             \
   }
+CONVOLVE(convolve, vec, LANES)
+CONVOLVE(convolve_few, half, HALF)
 
 /* Whether patch rows are too short to fill vectors, which then run along the output channels. */
 INLINE int narrow(const block *s) { return s->kw * s->c < LANES && s->o % LANES == 0; }
 
-EXPORT int sordino_narrow(const block *s) { return narrow(s); }
-
-/* Floats of scratch for `sordino_forward`: transposed weights, results before pooling, an example inside its padding. */
-EXPORT long sordino_forward_scratch(const block *s) {
-  return s->kh * s->kw * s->c * s->o + s->ph * wide(s) * LANES + high(s) * wide(s) * s->c;
+/* Whether `sordino_forward` takes this shape and is faster than a library. */
+EXPORT int sordino_convolves(const block *s) {
+#if defined(__x86_64__) && defined(__GNUC__)
+  int registers = __builtin_cpu_supports("avx512f") != 0; /* to hold eight sums of LANES each */
+#else
+  int registers = 0;
+#endif
+  return (s->o % LANES == 0 || s->o < LANES) && (registers || s->kw * s->c < LANES);
 }
 
-/* Convolution and pooling for few input channels; bias may be NULL. */
+/* Floats of scratch for `sordino_forward`: weights the other way round and the bias, in whole vectors; results before
+ * pooling; an example inside its padding. */
+EXPORT long sordino_forward_scratch(const block *s) {
+  return (s->kh * s->kw * s->c + 1) * vectors(s->o) * LANES + s->ph * wide(s) * LANES + high(s) * wide(s) * s->c;
+}
+
+/* Convolution and pooling; bias may be NULL. */
 EXPORT WIDEST void sordino_forward(const float *x, const float *weight, const float *bias, const block *given, int relu,
                                    float *out, int32_t *where, float *scratch) {
   const block s = *given;
-  long hp = rows(&s), wp = columns(&s), used = wp * s.pw, taps = s.kw * s.c, size = s.kh * taps;
-  float *wt = scratch, *lines = wt + size * s.o, *inside = lines + s.ph * wide(&s) * LANES;
+  long hp = rows(&s), wp = columns(&s), used = wp * s.pw, size = s.kh * s.kw * s.c, pitch = vectors(s.o) * LANES;
+  long width = s.o <= HALF ? HALF : LANES, count = s.o < LANES ? s.o : LANES;
+  float *wt = scratch, *start = wt + size * pitch, *lines = start + pitch, *inside = lines + s.ph * wide(&s) * LANES;
   int bare = !s.top && !s.left;
   if (!bare) memset(inside, 0, high(&s) * wide(&s) * s.c * sizeof(float));
+  memset(wt, 0, (size + 1) * pitch * sizeof(float));
+  if (bias) memcpy(start, bias, s.o * sizeof(float));
   for (long q = 0; q < s.o; q++)
-    for (long t = 0; t < size; t++) wt[t * s.o + q] = weight[q * size + t];
+    for (long t = 0; t < size; t++) wt[t * pitch + q] = weight[q * size + t];
   for (long b = 0; b < s.n; b++) {
     const float *xb = bare ? x + b * s.h * s.w * s.c : inside;
     if (!bare) put_inside(x + b * s.h * s.w * s.c, &s, inside);
-    for (long q = 0; q < s.o; q += LANES) {
-      vec start = bias ? load(bias + q) : (vec){0};
+    for (long q = 0; q < s.o; q += LANES)
       for (long k = 0; k < hp; k++) {
         for (long u = 0; u < s.ph; u++) {
-          float *line = lines + u * used * LANES;
-          long i = k * s.ph + u, j = 0;
-          for (; j + 8 <= used; j += 8) RESULTS(8)
-          for (; j + 4 <= used; j += 4) RESULTS(4)
-          for (; j < used; j++) RESULTS(1)
+          const float *xu = xb + (k * s.ph + u) * wide(&s) * s.c;
+          float *line = lines + u * used * width;
+          if (width == HALF)
+            convolve_few(xu, wt, start, &s, pitch, used, line);
+          else
+            convolve(xu, wt + q, start + q, &s, pitch, used, line);
         }
-        long at = (b * hp + k) * wp * s.o + q;
-        pool_row(lines, used * LANES, LANES, &s, LANES, relu, out + at, where + at);
+        long row = b * hp + k, at = row * wp * s.o + q, after = (s.n * hp - row - 1) * wp;
+        pool_row(lines, used * width, width, &s, count, after, relu, out + at, where + at);
       }
-    }
   }
 }
 
