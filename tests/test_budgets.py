@@ -58,7 +58,7 @@ def test_settling_goes_through_the_terms():
     assert isinstance(settle_any(plan(), PUBLIC), Budgets)
     printed = settle_any(plan(variant="published"), PUBLIC)
     assert isinstance(printed, Printed) and printed.claimed is None and not printed.proven
-    assert len(printed.reasons) == 12
+    assert len(printed.reasons) == 13
 
 
 def test_one_size_for_all():
@@ -89,3 +89,17 @@ def test_only_local_clients_can_run_it():
     for changes in ({"observer": "public", "cohort": 8}, {"unit": "client", "sampling": "fixed"}):
         with pytest.raises(BadInput, match="fedmap does not run"):
             plan(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"epsilon": 0.01, "rounds": 4000, "sampling": "none", "cohort": None, "batch_size": 8}, "nothing is learned"),
+        ({"bound": 1e-14}, "bound 1e-14 lies outside 1e-08 to 1e.08"),
+        ({"bound": 1e13}, "rescale"),
+        ({"bound": 1e13, "variant": "published"}, "rescale"),
+    ],
+)
+def test_what_no_step_could_be_run_with_is_refused_beforehand(changes, said):
+    with pytest.raises(BadInput, match=said):
+        settle(plan(**changes), PUBLIC)

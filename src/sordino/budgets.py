@@ -19,6 +19,7 @@ import numpy as np
 
 from sordino.errors import BadInput
 from sordino.federation.sampling import turns
+from sordino.metanet.features import ASTRAY, BOUNDS, MULTIPLIERS
 from sordino.plan import Plan
 from sordino.privacy import accounting, events, rdp
 from sordino.privacy.lookup import Table
@@ -99,6 +100,11 @@ def settle(plan: Plan, public: Public) -> Terms:
     """Commit to an order; the multiplier is the largest even one, that of the client whose budget must last longest."""
     if plan.epsilon is None or plan.multiplier is not None:
         raise BadInput(f"method {plan.method} sets the multiplier itself; give epsilon, and leave multiplier out.")
+    low, high = BOUNDS[0] * ASTRAY, BOUNDS[1] / ASTRAY
+    if not low <= plan.bound <= high:
+        raise BadInput(
+            f"bound {plan.bound:g} lies outside {low:g} to {high:g}, where method {plan.method} moves it; rescale."
+        )
     if plan.published:
         return Printed(plan, public, 0.0, plan.rounds)
     first = Budgets(plan, public, 1.0, plan.rounds)
@@ -114,6 +120,11 @@ def settle(plan: Plan, public: Public) -> Terms:
     # Of each number of examples only the client that is drawn most matters here.
     most = {int(n): int(load[drawn][made.sizes[drawn] == n].max()) for n in np.unique(made.sizes[drawn])}
     even = max(float(made.table(n).multiplier(made.budget / count)[0]) for n, count in most.items())
+    if even > MULTIPLIERS[1]:
+        raise BadInput(
+            f"epsilon {plan.epsilon:g} over up to {max(most.values()):,} steps of a client asks for a multiplier of {even:.3g}, at "
+            "which nothing is learned; raise epsilon, or ask for fewer rounds or local epochs."
+        )
     return Budgets(plan, public, even, plan.rounds, order)
 
 

@@ -64,7 +64,7 @@ def whole(least: int = 1, **values: int) -> None:
             raise BadInput(f"{name} must be a whole number of at least {least}, not {value!r}.")
 
 
-def one_of(choices, **values: str) -> None:
+def one_of(choices, **values: object) -> None:
     """Refuse anything that is not among `choices`, and name them."""
     for name, value in values.items():
         if value not in choices:

@@ -8,6 +8,7 @@ line here.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -114,7 +115,7 @@ class Method:
             if name not in self.options:
                 accepted = f"it has {', '.join(self.options)}" if self.options else "it has none"
                 raise BadInput(f"method {self.name} has no option {name!r}; {accepted}.")
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
                 raise BadInput(f"option {name} of method {self.name} must be a number, not {value!r}.")
 
     def build(self, setting: Setting) -> Rule:
@@ -246,6 +247,7 @@ TABLE = (
         published_observers=(Observer.SERVER,),
         reasons=fedmap.REASONS,
         defaults={"unit": "example", "observer": "server"},
+        published_defaults={"batch_size": 64, "lr": 0.01},
         closed_loop=True,
     ),
 )

@@ -181,6 +181,10 @@ class Plan:
                 "fixed-size sampling is proven for relation replace-one only; leave relation out, or use poisson."
             )
         known.check(self)
+        if self.metanet is not None and not known.closed_loop:
+            raise BadInput(
+                f"method {self.method} has no controllers that metanet {self.metanet!r} could be for; leave it out."
+            )
         if self.known.private and self.multiplier is None and self.epsilon is None:
             raise BadInput("give epsilon (a budget) or multiplier (the noise); neither was given.")
         if self.weights == "size" and self.unit == Unit.EXAMPLE:

@@ -38,6 +38,7 @@ def test_the_same_command_writes_the_same_bytes(tmp_path, capsys):
         (["--out", "/no/such/folder/x.safetensors"], "cannot be written"),
         (["--out", "x.safetensors", "--backbone", "/no/such/bert"], "cannot be read"),
         (["--out", "x.safetensors", "--sequences", "0"], "sequences must be"),
+        (["--out", "x.safetensors", "--sequences", "1"], "sequences must be a whole number of at least 2"),
     ],
 )
 def test_mistakes_are_one_sentence(more, said, capsys, tmp_path, monkeypatch):

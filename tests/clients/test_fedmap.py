@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -87,14 +87,19 @@ def test_a_round_of_steps_is_paid_for():
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(outputs=st.lists(st.tuples(WILD, WILD), min_size=3, max_size=3), purse=st.sampled_from([0.0, 1e-9, 0.05, 3.0]))
-def test_whatever_the_network_puts_out_the_budget_holds_or_the_error_is_clear(outputs, purse):
+@given(
+    outputs=st.lists(st.tuples(WILD, WILD), min_size=3, max_size=3),
+    purse=st.sampled_from([0.0, 1e-9, 2e-8, 5e-8, 0.05, 3.0]),
+    later=st.sampled_from([0.0, 0.1]),
+)
+@example(outputs=[(0.0, 1.0)] * 3, purse=2e-8, later=0.0)
+def test_whatever_the_network_puts_out_the_budget_holds_or_the_error_is_clear(outputs, purse, later):
     answers = iter(outputs)
     WORK._controller(Own.blank())
     net, kept = WORK.net, WORK.net.decide
     net.decide = lambda steps, valid: np.array([next(answers)])
     try:
-        report, _ = give(WORK, purse)
+        report, _ = give(WORK, purse, later, turns=3 if later else 1)
     except BadInput as error:
         assert "MetaNet proposed" in str(error) and any(math.isnan(v) for pair in outputs for v in pair)
         return

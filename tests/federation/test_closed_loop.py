@@ -176,10 +176,27 @@ def test_a_controller_that_is_broken_ends_in_one_sentence(linear, tmp_path):
     broken = tmp_path / "broken.safetensors"
     save_file(tensors, broken, facts)
     for name, speed in (("one", HERE), ("two", Speed("workers", 2))):
-        with pytest.raises(SordinoError, match="MetaNet proposed a bound of nan"):
+        with pytest.raises(
+            SordinoError, match="holds no MetaNet .certified.head.bias holds values that are not finite"
+        ):
             run(linear, tmp_path / name, plan(metanet=str(broken)), speed=speed)
+        assert not (tmp_path / name / "ledger.jsonl").exists()  # nothing was charged
     with pytest.raises(SordinoError, match="holds no MetaNet"):
         run(linear, tmp_path / "none", plan(metanet=str(tmp_path / "missing")))
+    assert not (tmp_path / "none" / "ledger.jsonl").exists()
+
+
+def test_a_run_does_not_go_on_with_other_weights(linear, tmp_path):
+    """A seeded round is run again under the grant that stands; with other controllers it would be another release."""
+    from sordino.errors import BadInput
+    from sordino.metanet.net import SHIPPED, fresh, save
+
+    mine = tmp_path / "mine.safetensors"
+    mine.write_bytes(SHIPPED.read_bytes())
+    run(linear, tmp_path / "run", plan(metanet=str(mine), rounds=3))
+    save({kind: fresh(kind) for kind in ("certified",)}, mine, {})
+    with pytest.raises(BadInput, match="another plan"):
+        run(linear, tmp_path / "run", plan(metanet=str(mine), rounds=3), resume=True)
 
 
 # --- as published -----------------------------------------------------------------------------------------------------
@@ -191,7 +208,7 @@ def test_the_published_variant_says_what_it_is(linear, tmp_path, monkeypatch):
     monkeypatch.setattr(PrintedLedger, "charge", lambda self, who, s: (sigmas.append((who, s)), real(self, who, s))[1])
     result = run(linear, tmp_path / "run", plan(variant="published"))
     told = result.to_json()
-    assert told["epsilon"] == "inf" and len(told["reasons"]) == 12
+    assert told["epsilon"] == "inf" and len(told["reasons"]) == 13
     text = result.statement.text()
     assert text.startswith("PRIVACY STATEMENT: fedmap (published)") and "NOT PRIVATE" in text
     rho = defaultdict(float)

@@ -122,15 +122,35 @@ def test_what_is_no_checkpoint_is_refused(tmp_path):
     with pytest.raises(BadInput, match="cannot be read"):
         from_checkpoint(tmp_path / "noise.safetensors")
     save_file({"weight": torch.zeros(2)}, tmp_path / "other.safetensors")
-    with pytest.raises(BadInput, match="no BERT encoder"):
+    with pytest.raises(BadInput, match="no whole BERT encoder"):
         from_checkpoint(tmp_path / "other.safetensors")
-    torn = their_layout(made())
-    del torn["encoder.layer.1.output.dense.bias"]
-    save_file(torn, tmp_path / "torn.safetensors")
-    with pytest.raises(BadInput, match="not a whole BERT encoder"):
-        from_checkpoint(tmp_path / "torn.safetensors")
     with pytest.raises(BadInput, match="heads"):
         Size(hidden=64, heads=3)
+
+
+FIRST = "encoder.layer.0."
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"encoder.layer.1.output.dense.bias": None}, "layer.1.output.dense.bias"),
+        ({f"{FIRST}intermediate.dense.weight": None}, "intermediate.dense.weight"),
+        ({f"{FIRST}attention.self.query.weight": torch.tensor(1.0)}, "index"),
+        ({"encoder.layer.x.output.dense.bias": torch.zeros(64)}, "'x'"),
+        ({"embeddings.token_type_embeddings.weight": torch.zeros(0, 64)}, "index 0"),
+        ({"embeddings.position_embeddings.weight": torch.zeros(9, 3)}, "must match the size"),
+        ({f"{FIRST}output.dense.bias": torch.full((64,), float("nan"))}, "not finite"),
+        ({f"{FIRST}attention.self.query.weight": torch.zeros(63, 64)}, "heads"),
+    ],
+)
+def test_a_checkpoint_that_was_tampered_with_is_refused_in_one_sentence(tmp_path, changes, why):
+    tensors = {k: v for k, v in (their_layout(made()) | changes).items() if v is not None}
+    (tmp_path / "config.json").write_text('{"num_attention_heads": 2}')
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(BadInput, match="no whole BERT encoder") as refusal:
+        from_checkpoint(tmp_path)
+    assert why in str(refusal.value) and "\n" not in str(refusal.value)
 
 
 def test_initial_weights_are_a_function_of_the_seed():

@@ -50,6 +50,27 @@ def test_errors_fall_and_are_told():
         assert made.facts["errors"][kind] == min(errors)
 
 
+def test_steps_before_the_first_check_count(outcome):
+    short = pretrain(replace(SMALL, first_steps=0, most_steps=19))
+    for kind, net in short.nets.items():
+        assert not np.array_equal(
+            net.personal, pretrain(replace(SMALL, first_steps=0, most_steps=1)).nets[kind].personal
+        )
+        assert np.isfinite(short.facts["errors"][kind])
+
+
+def test_a_backbone_that_gives_no_numbers_is_refused(tmp_path):
+    from .test_bert import their_layout
+
+    encoder = bert.Encoder(bert.Size())
+    encoder.initialise(torch.Generator().manual_seed(0))
+    tensors = their_layout(encoder)
+    tensors["encoder.layer.0.output.dense.weight"] = torch.full((64, 512), 3e38)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(BadInput, match="not finite"):
+        pretrain(SMALL, tmp_path)
+
+
 def test_only_projection_and_head_are_trained_in_the_second_part():
     with_part, without = (pretrain(replace(SMALL, most_steps=n, check=1)) for n in (1, 10))
     for a, b in zip(with_part.nets["certified"].encoder.parameters(), without.nets["certified"].encoder.parameters()):

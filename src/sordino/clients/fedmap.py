@@ -148,9 +148,11 @@ class ControlledSteps(LocalSteps):
 
     def __init__(self, site: Site, theta: np.ndarray, rule: Any) -> None:
         super().__init__(site, theta, rule)
-        self.net: MetaNet | None = None
+        self.net = self._load()  # weights that cannot be read are found before anything is granted
+        if not self.rule.pretrained:
+            self.net.initialise(torch.Generator().manual_seed(self.plan.seed))
+        self._first = self.net.personal
         self._tables: dict[tuple[float, int], Table] = {}
-        self._first = np.zeros(0, np.float32)
 
     def items(self, round: int, cohort: np.ndarray) -> list[Any]:
         raise AssertionError("errands are made by the round, which grants their purses")
@@ -248,11 +250,6 @@ class ControlledSteps(LocalSteps):
     # ---- the controller ----------------------------------------------------------------------------------------------
 
     def _controller(self, own: Own) -> MetaNet:
-        if self.net is None:
-            self.net = self._load()
-            if not self.rule.pretrained:
-                self.net.initialise(torch.Generator().manual_seed(self.plan.seed))
-            self._first = self.net.personal
         self.net.take(own.net if own.net.size else self._first)
         return self.net
 

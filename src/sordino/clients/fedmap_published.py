@@ -31,7 +31,7 @@ HUGE = Flat(1e12)  # clips nothing that is finite
 
 @dataclass(frozen=True)
 class RawReport:
-    """What a client sends beside its move."""
+    """What a client sends beside its move: its sigma, as the paper has it, and what its controller keeps between rounds."""
 
     client: int
     own: Own
@@ -89,7 +89,7 @@ class PrintedSteps(ControlledSteps):
         """The mean of clipped gradients, with noise of standard deviation sigma on each coordinate."""
         clip = Flat(bound)
         total, _ = self.per_example.clipped_sum(x, y, clip)
-        grid = mechanisms.FixedPoint.for_bound(clip, len(y))
+        grid = mechanisms.FixedPoint.for_bound(max(bound, 16 * sigma), len(y))  # room for the noise too
         raw = Private(mechanisms.Sum(grid.encode(total), grid), bound=clip)
         noisy, _ = mechanisms.gaussian(raw, clip, sigma * len(y) / bound, noise)
         return noisy.value / len(y)

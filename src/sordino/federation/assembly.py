@@ -6,19 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sordino.federation.population import Federation
-from sordino.methods import method
+from sordino.methods import Method, method
 from sordino.plan import Plan
+from sordino.privacy.words import Observer, Unit
 
 if TYPE_CHECKING:
     from torch import nn
 
-# What suits a data set in a unit, found by trial; anything may be overridden.
+# What suits a data set and a way of working, found by trial; anything may be overridden.
 SUITED: dict[tuple[str, str], dict[str, Any]] = {
-    ("digits", "example"): {"rounds": 170, "batch_size": 256, "lr": 2.0, "server_optimizer": "momentum"},
+    ("digits", "pooled"): {"rounds": 170, "batch_size": 256, "lr": 2.0, "server_optimizer": "momentum"},
+    ("digits", "local"): {"rounds": 60, "batch_size": 32, "lr": 0.2},
     ("digits", "client"): {"rounds": 30, "batch_size": 32, "lr": 0.5, "local_epochs": 2},
-    ("fashion-mnist", "example"): {
+    ("fashion-mnist", "pooled"): {
         "model": "cnn-tanh", "rounds": 600, "batch_size": 2048, "bound": 0.1, "lr": 0.01, "server_optimizer": "adam",
     },
+    ("fashion-mnist", "local"): {"model": "lenet", "rounds": 20, "batch_size": 64, "lr": 0.4},
     ("fashion-mnist", "client"): {"model": "lenet", "rounds": 60, "batch_size": 64, "lr": 0.1, "local_epochs": 4},
 }  # fmt: skip
 SUITED_OPTIONS: dict[tuple[str, str], dict[str, float]] = {("digits", "adact"): {"tau": 0.8}}
@@ -30,10 +33,8 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
     name = given.get("method", "adact")
     chosen = method(name)
     published = given.get("variant") == "published"
-    unit = given.get("unit", chosen.defaults.get("unit", "example"))
-    settings = {**SUITED.get((given.get("data", "digits"), unit), {}), **chosen.defaults}
-    if published:
-        settings |= chosen.published_defaults
+    own = {**chosen.defaults, **(chosen.published_defaults if published else {})}
+    settings = SUITED.get((given.get("data", "digits"), _way(chosen, own | given)), {}) | own
     options = SUITED_OPTIONS.get((given.get("data", "digits"), name), {})
     if options and not published:
         settings["options"] = options
@@ -43,6 +44,13 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
     if settings.get("unit") == "client" and settings.get("observer", "secagg-server") != "public":
         settings.setdefault("sampling", "fixed")  # whoever sees the messages sees who takes part: coins gain nothing
     return settings
+
+
+def _way(chosen: Method, settings: dict[str, Any]) -> str:
+    """Whole clients, records in one sum, or each client its own steps (`Plan.pooled`, `Plan.local`)."""
+    if settings.get("unit", Unit.EXAMPLE) == Unit.CLIENT:
+        return "client"
+    return "local" if chosen.closed_loop or settings.get("observer") == Observer.SERVER else "pooled"
 
 
 def assemble(plan: Plan) -> tuple[nn.Module, Federation, Plan]:

@@ -42,7 +42,7 @@ class PrintedLoop(Round):
         request = Request(round=t, phase=GIVE, grid=GRID, bound=None, state=model.rule)
         harvest = self.engine.run(request, errands)
         total, _ = mechanisms.without_noise(harvest.total, "weights are exact numbers of examples")  # type: ignore[arg-type]
-        told, _ = disclose(harvest.answers, "each client's sigma is sent as it is")  # type: ignore[arg-type]
+        told, _ = disclose(harvest.answers, "each client's sigma and its controller's state are kept as they are")  # type: ignore[arg-type]
         reports: tuple[RawReport, ...] = told.value
         mean = total.value / max(1, sum(report.weight for report in reports))
         theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)

@@ -8,6 +8,7 @@ grants are on disk before data is touched, checkpoints after every round; a run 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -226,11 +227,18 @@ def _checkpoint(folder: RunFolder, model: Model, ledger: Ledger, canaries: Any) 
 
 def _ledger(folder: RunFolder, terms: Terms, kept: Any, resume: bool) -> Ledger:
     plan = terms.plan
-    digest = plan.digest()
+    digest = _binding(plan)
     if resume and folder.ledger.exists():
         return Ledger.open(folder.ledger, digest, head=kept[1]["ledger"] if kept else None)
     about = {"unit": str(plan.unit), "relation": str(terms.relation), "observer": str(plan.observer)}
     return Ledger.create(folder.ledger, digest, _filter(terms), about, getattr(terms, "spending", None))
+
+
+def _binding(plan: Plan) -> str:
+    """What a ledger is bound to: the plan, and the content of a file that it names. A round that is run again is the same."""
+    if plan.metanet is None:
+        return plan.digest()
+    return hashlib.sha256(plan.digest().encode() + Path(plan.metanet).read_bytes()).hexdigest()
 
 
 def _filter(terms: Terms) -> Filter:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,19 +113,40 @@ def from_checkpoint(path: str | Path, length: int = 5, heads: int | None = None)
     file = Path(path)
     file = file / "model.safetensors" if file.is_dir() else file
     tensors = _read(file)
+    try:
+        return _build(tensors, file, length, heads)
+    except (LookupError, ValueError, TypeError, RuntimeError) as error:
+        raise BadInput(
+            f"{file} holds no whole BERT encoder ({first_line(error)}); give one in Hugging Face layout."
+        ) from None
+
+
+def _build(tensors: dict[str, Tensor], file: Path, length: int, heads: int | None) -> Encoder:
     query = "encoder.layer.0.attention.self.query.weight"
-    if query not in tensors or "embeddings.position_embeddings.weight" not in tensors:
-        raise BadInput(f"{file} holds no BERT encoder (there is no {query}); give a checkpoint in Hugging Face layout.")
+    for name in (query, "embeddings.position_embeddings.weight"):
+        if name not in tensors:
+            raise KeyError(f"there is no {name}")
+    finite(tensors)
     hidden = tensors[query].shape[0]
     layers = 1 + max(int(name.split(".")[2]) for name in tensors if name.startswith("encoder.layer."))
     wide = tensors["encoder.layer.0.intermediate.dense.weight"].shape[0]
     size = Size(hidden, layers, heads or _heads(file) or max(1, hidden // 64), wide, length)
     made = Encoder(size)
-    try:
-        made.load_state_dict(_renamed(tensors, size))
-    except (KeyError, RuntimeError) as error:
-        raise BadInput(f"{file} is not a whole BERT encoder ({error}); give an untouched checkpoint.") from None
+    made.load_state_dict(_renamed(tensors, size))
     return made
+
+
+def finite(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse weights that a decision could not be computed with."""
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{name} holds values that are not finite")
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, for one sentence: PyTorch puts the first of many reasons on the second line."""
+    lines = [line.strip() for line in str(error.args[0] if error.args else error).splitlines() if line.strip()]
+    return " ".join(lines[:2]).rstrip(".")
 
 
 def _read(file: Path) -> dict[str, Tensor]:

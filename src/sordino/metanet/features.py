@@ -75,7 +75,8 @@ def read(kind: str, outputs: Sequence[float], bound: float = 1.0, even: float = 
     """
     first, second = (float(v) for v in outputs)
     if kind == CERTIFIED:
-        return bound * math.exp(REACH * math.tanh(first)), even * math.exp(SPAN * math.tanh(second))
+        z = even * math.exp(SPAN * math.tanh(second))
+        return bound * math.exp(REACH * math.tanh(first)), min(z, MULTIPLIERS[1])
     return _exp(first), _exp(second)
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sordino.errors import BadInput, one_of
-from sordino.metanet.bert import Encoder, Size
+from sordino.metanet.bert import Encoder, Size, finite, first_line
 from sordino.metanet.features import LENGTH, NAMES
 
 SHIPPED = Path(__file__).with_name("weights.safetensors")
@@ -95,14 +95,17 @@ def load(kind: str, path: str | Path | None = None) -> MetaNet:
         with safe_open(file, "pt") as opened:
             facts = json.loads((opened.metadata() or {})["facts"])
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a dict
+        finite(tensors)
         if facts["form"] != FORM:
             raise KeyError(facts["form"])
         made = MetaNet(kind, Encoder(Size(**facts["size"])))
         made.encoder.load_state_dict(_part(tensors, "encoder."))
         for name in ("projection", "head"):
             getattr(made, name).load_state_dict(_part(tensors, f"{kind}.{name}."))
-    except (OSError, SafetensorError, KeyError, TypeError, RuntimeError, json.JSONDecodeError) as error:
-        raise BadInput(f"{file} holds no MetaNet ({error}); make one with sordino metanet pretrain.") from None
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError, RuntimeError) as error:
+        raise BadInput(
+            f"{file} holds no MetaNet ({first_line(error)}); make one with sordino metanet pretrain."
+        ) from None
     return made
 
 

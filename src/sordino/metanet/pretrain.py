@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sordino.engines.inprocess import one_thread
-from sordino.errors import positive, whole
+from sordino.errors import BadInput, positive, whole
 from sordino.metanet import bert, synthetic
 from sordino.metanet.features import CERTIFIED, NAMES, PUBLISHED
 from sordino.metanet.net import MetaNet
@@ -45,7 +45,8 @@ class Settings:
     check: int = 200
 
     def __post_init__(self) -> None:
-        whole(sequences=self.sequences, batch=self.batch, most_steps=self.most_steps, patience=self.patience)
+        whole(2, sequences=self.sequences)  # one is held out
+        whole(batch=self.batch, most_steps=self.most_steps, patience=self.patience)
         whole(check=self.check)
         whole(0, seed=self.seed, first_steps=self.first_steps)
         positive(lr=self.lr, first_lr=self.first_lr, clip=self.clip)
@@ -119,7 +120,7 @@ def _fit(net: MetaNet, settings: Settings, tell: Tell) -> float:
         batch = _tensors(train.part(rng.integers(len(train), size=settings.batch)))
         error = F.mse_loss(net(batch[0], batch[1]), batch[2])
         _step(adam, net.trained, error, settings.clip)
-        if step % settings.check:
+        if step % settings.check and step < settings.most_steps:
             continue
         with torch.no_grad():
             missed = float(F.mse_loss(net(steps, valid), labels))
@@ -130,6 +131,8 @@ def _fit(net: MetaNet, settings: Settings, tell: Tell) -> float:
             waited += 1
             if waited >= settings.patience:
                 break
+    if not np.isfinite(best):
+        raise BadInput("the controllers' errors are not finite: nothing was learned; use another backbone or settings.")
     net.take(kept)
     return best
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sordino.errors import at_least, between, positive
+from sordino.errors import at_least, between, one_of, positive
 from sordino.privacy.bounds import Bound, Flat
 from sordino.rules.base import NOTHING, Asked, Seen, State
 from sordino.rules.query import Answer, CentredBit
@@ -60,8 +60,10 @@ REASONS = (
     "Updates are weighted by the exact number of examples over the sum of the cohort, which depends on the data.",
     "The regulariser's epsilon, C/sigma sqrt(2 ln(1.25/delta)), holds below 1 only; and eps_global enters the clients' loss as a "
     "constant, whose gradient is zero: the feedback does nothing.",
-    "All experiments, their noise included, use the published seed 42: noise that can be drawn again can be subtracted.",
-    "MetaNet is pre-trained on statistics of the data sets that it is then evaluated on, outside of any budget.",
+    "The paper claims an epsilon for users, and its neighbours differ in one record.",
+    "All of the paper's experiments, their noise included, use the published seed 42: noise that can be drawn again can be "
+    "subtracted.",
+    "The paper's MetaNet is pre-trained on statistics of the data sets that it is then evaluated on, outside of any budget.",
 )
 
 
@@ -83,6 +85,7 @@ class FedMap:
         positive(bound=self.start)
         at_least(0, lam=self.lam, beta=self.beta, tune=self.tune, utility=self.utility)
         between(0, 1, share=self.share)
+        one_of((0, 1), pretrained=self.pretrained, hold=self.hold)
 
     def init(self) -> State:
         return {"bound": self.start, "moved": 0.0}

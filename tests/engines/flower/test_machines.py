@@ -42,8 +42,8 @@ def deal(folder, federation):
 
 FASHION = {  # the rest suits the data set by itself
     "adact": 'observer = "secagg-server"\nepsilon = 4.0\nrounds = 40\n',
-    "fedmap": 'observer = "secagg-server"\nepsilon = 8.0\nrounds = 6\nbatch_size = 2000\nlr = 0.5\nbound = 1.0\n'
-    'server_optimizer = "sgd"\nserver_lr = 1.0\n',
+    "fedmap": 'observer = "secagg-server"\nepsilon = 8.0\nrounds = 6\nbatch_size = 2000\nlr = 0.5\n'
+    'model = "cnn-tanh"\n',
 }
 
 

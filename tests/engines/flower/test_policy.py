@@ -35,6 +35,7 @@ def test_the_default_policy_takes_a_certified_plan_with_secure_noise():
         ({"methods": ("quantile",)}, {}, "method adact is not allowed"),
         ({}, {"variant": "published"}, "variant published is not allowed"),
         ({}, {"secure": False}, "seeded"),
+        ({}, {"method": "fedmap", "survivors": None, "metanet": "/etc/hostname"}, "no file that a server names"),
         ({"least": 3}, {}, "divided among 2 clients"),
         (
             {},

@@ -51,6 +51,10 @@ def federate(
     patience = patience or Patience()
     if plan.sealed and speed is not None and speed.checkpoint_every != 1:
         raise BadInput("clients that keep their own accounts go back one round at most; use checkpoint_every 1.")
+    if plan.metanet is not None:
+        raise BadInput(
+            f"metanet {plan.metanet!r} is a file of this machine, and clients have the package's; leave it out."
+        )
     if resume:
         kept = json.loads((out / KEPT).read_text())
         post.run, facts, plan = kept["run"], Facts.from_json(kept["facts"]), Plan.from_json(kept["plan"])

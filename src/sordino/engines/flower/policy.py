@@ -79,6 +79,8 @@ class Policy:
         ):
             if str(value) not in allowed:
                 raise Refused(f"{name} {value} is not allowed here; allowed: {', '.join(allowed)}.")
+        if plan.metanet is not None:
+            raise Refused("the plan names a file of weights (metanet), and no file that a server names is read here.")
         if not terms.proven and str(Variant.PUBLISHED) not in self.variants:
             raise Refused(f"method {plan.method} is not private, and nothing that is not private is allowed here.")
         if self.secure and plan.private and not plan.secure:

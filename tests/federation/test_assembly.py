@@ -1,0 +1,53 @@
+"""Defaults that suit: what a short command comes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from sordino.errors import BadInput
+from sordino.federation.assembly import complete
+from sordino.plan import Plan
+
+
+def resolved(**given) -> Plan:
+    return Plan.from_json(complete(given))
+
+
+@pytest.mark.parametrize("data", ["digits", "fashion-mnist"])
+@pytest.mark.parametrize(
+    "way",
+    [{"method": "fedmap"}, {"method": "dp-fedavg", "observer": "server"}, {"method": "fedmap", "variant": "published"}],
+)
+def test_clients_that_take_steps_of_their_own_are_averaged(data, way):
+    """What suits pooled gradients (Adam at the server, a step of lr) would move a mean of models by 1 in every coordinate."""
+    plan = resolved(data=data, **way)
+    assert plan.local and (plan.server_optimizer, plan.server_lr, plan.bound) == ("sgd", 1.0, 1.0)
+    assert plan.batch_size <= 64 and plan.lr < 1
+
+
+def test_fedmap_under_secure_aggregation_works_as_without():
+    one, other = resolved(method="fedmap"), resolved(method="fedmap", observer="secagg-server")
+    assert other.replace(observer="server", sampling=one.sampling) == one
+
+
+def test_pooled_and_whole_clients_have_theirs():
+    assert resolved(data="fashion-mnist").server_optimizer == "adam" and resolved().server_optimizer == "momentum"
+    assert resolved(unit="client", clients=20, cohort=10).local_epochs == 2
+    assert resolved(data="fashion-mnist", method="fedavg").local_epochs == 4
+
+
+def test_what_is_given_wins_over_the_method_and_the_method_over_the_data():
+    printed = {"method": "fedmap", "variant": "published", "data": "fashion-mnist"}
+    assert resolved(**printed).lr == 0.01 and resolved(**printed, lr=0.3).lr == 0.3
+
+
+def test_weights_of_controllers_are_for_methods_that_have_some():
+    with pytest.raises(BadInput, match="dp-fedavg has no controllers"):
+        resolved(method="dp-fedavg", metanet="mine.safetensors")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["hold", "lam", "tune"])
+def test_options_are_numbers(name, value):
+    with pytest.raises(BadInput, match=f"option {name} of method fedmap must be a number"):
+        resolved(method="fedmap", options={name: value})
