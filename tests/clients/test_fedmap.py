@@ -76,6 +76,7 @@ def cost(multipliers, rate=1 / 3):
 
 
 WORK = work()
+PRINTED = work(PrintedSteps, variant="published")
 
 
 def test_a_round_of_steps_is_paid_for():
@@ -288,3 +289,19 @@ def test_published_regulariser_draws_the_proxy_to_the_target():
     net, ratios = after(0.1)
     assert abs(math.log(ratios[-1] / 2.0)) < abs(math.log(ratios[0] / 2.0)) / 2
     assert np.array_equal(net, after(1.0)[0])
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(outputs=st.lists(st.tuples(WILD, WILD), min_size=3, max_size=3))
+@example(outputs=[(math.log(1e-9), 0.0)] * 3)  # noise far larger than the bound
+@example(outputs=[(math.log(1e-12), math.log(1e4))] * 3)
+def test_published_steps_take_any_output_or_say_what_is_wrong(outputs):
+    answers = iter(outputs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PRINTED.net, "decide", lambda steps, valid: np.array([next(answers)]))
+        try:
+            report, _ = give(PRINTED, own=Own.blank("published"))
+        except BadInput as error:
+            assert "MetaNet proposed" in str(error) and "\n" not in str(error)
+            return
+    assert 1e-3 <= report.sigma <= 1e4 and math.isfinite(report.bound)

@@ -52,6 +52,21 @@ def test_the_budget_is_approached_and_never_passed(linear, tmp_path, paid, epsil
     assert result.statement.multiplier == (min(used), max(used)) and len(set(used)) > 50
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_no_network_moves_a_whole_run_past_its_budget(linear, tmp_path, paid, monkeypatch, seed):
+    """Anything but NaN, which is refused, comes out of every controller; ledger, accounts and true cost agree."""
+    from sordino.metanet.net import MetaNet
+
+    rng = np.random.Generator(np.random.PCG64(seed))
+    wild = [0.0, math.inf, -math.inf, 1e308, -1e308, 1e-308, 3.0, -3.0, 0.1]
+    monkeypatch.setattr(MetaNet, "decide", lambda self, steps, valid: rng.choice(wild, (len(steps), 2)))
+    result = run(linear, tmp_path / "run")
+    true, room = spent(paid, result.terms.order), rdp.budget(2.0, 1e-5, result.terms.order)
+    assert result.rounds == 8 and 0 < max(true.values()) <= room
+    assert Ledger.read(tmp_path / "run" / "ledger.jsonl").spending.largest() <= room
+    assert max(row["spent"] for row in result.metrics) <= 1.0
+
+
 def test_the_statement_of_a_certified_run(linear, tmp_path):
     text = run(linear, tmp_path / "run").statement.text()
     assert "PROVEN: epsilon 2, delta 1e-05" in text and "Renyi filter at an order committed before round one" in text

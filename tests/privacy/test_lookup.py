@@ -30,7 +30,7 @@ def test_every_point_of_the_paper_sized_table_is_an_upper_bound():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    order=st.integers(2, 128),
+    order=st.integers(2, 512),
     rate=st.floats(1e-4, 1.0),
     multiplier=st.floats(0.3, 1e4),
     bins=st.sampled_from([1, 7, 100, 400]),
