@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sordino.errors import BadInput
-from sordino.federation.assembly import complete
+from sordino.federation.assembly import complete, population
 from sordino.plan import Plan
 
 
@@ -51,3 +51,11 @@ def test_weights_of_controllers_are_for_methods_that_have_some():
 def test_options_are_numbers(name, value):
     with pytest.raises(BadInput, match=f"option {name} of method fedmap must be a number"):
         resolved(method="fedmap", options={name: value})
+
+
+def test_a_folder_does_not_hide_a_data_set_of_the_same_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()
+    assert population(resolved()).name == "digits"
+    with pytest.raises(BadInput, match="has no client files"):
+        population(resolved(data="./digits"))

@@ -122,6 +122,15 @@ def test_published_dp_fedacn_ignores_its_bound():
     assert max(true) / min(true) > 1.5 and not any(math.isclose(z, Z) for z in true)
 
 
+def test_published_dp_fedacn_finds_room_for_its_noise_however_small_its_bound():
+    """As printed the bound falls by a factor in every round and the noise does not: a grid made for the bound would overflow."""
+    small = build("dp-fedacn", variant="published").bound({"bound": 1e-30, "round": 170}, None)
+    grid = mechanisms.FixedPoint.for_bound(small, 1000)
+    raw = Private(mechanisms.Sum(grid.encode(np.zeros(D)), grid), bound=small)
+    noisy, _ = mechanisms.gaussian(raw, small, Z, np.random.default_rng(0))
+    assert plausible(noisy.value, Z * PLAN.bound)
+
+
 def test_clients_clip_to_what_they_are_told():
     for name, method in METHODS.items():
         for variant in method.variants:

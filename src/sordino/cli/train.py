@@ -23,7 +23,7 @@ EXAMPLES = """examples:
 
 # Options that are fields of the plan: (name, type, choices, help).
 FIELDS: tuple[tuple[str, Any, Any, str], ...] = (
-    ("data", str, None, "data set, or a folder with one file per client"),
+    ("data", str, None, "data set, or a folder with one file per client (./mnist, if its name is that of a data set)"),
     ("clients", int, None, "how many clients the data is dealt out to"),
     ("partition", str, PARTITIONS, "how it is dealt out"),
     ("alpha", float, None, "Dirichlet concentration: small is very unlike, large is alike"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sordino.data.sets import ENTRIES
 from sordino.federation.population import Federation
 from sordino.methods import Method, method
 from sordino.plan import Plan
@@ -67,6 +68,7 @@ def assemble(plan: Plan) -> tuple[nn.Module, Federation, Plan]:
 
 
 def population(plan: Plan) -> Federation:
-    if Path(plan.data).is_dir():
+    """A name of the catalogue means that data set, also where a folder happens to be called so (`./mnist` is the folder)."""
+    if plan.data not in ENTRIES and Path(plan.data).is_dir():
         return Federation.from_folder(plan.data)
     return Federation.from_dataset(plan.data, plan.partition, plan.clients, plan.alpha, plan.seed)

@@ -52,6 +52,8 @@ class FixedPoint:
         """The finest useful grid on which `units` contributions within `bound` cannot overflow 64 bits."""
         whole(units=units)
         size = bound.size if isinstance(bound, Bound) else bound
+        if isinstance(bound, Bound) and not bound.honest:  # its noise does not shrink with it
+            size = max(size, float(np.max(bound.std(1.0))))
         positive(bound=size)
         steps = min(_FINEST, _ROOM - math.ceil(math.log2(units)))  # log2 of the steps from 0 to the bound
         if steps < 8:
