@@ -139,7 +139,7 @@ def test_options_reach_the_rule():
     [
         ("adact", {"tau": "half"}, "option tau of method adact must be a number, not 'half'"),
         ("adact", {"tau": True}, "must be a number"),
-        ("adact", {"tau": 1.5}, "target must lie between 0 and 1"),
+        ("adact", {"tau": 1.5}, "tau must lie between 0 and 1"),
         ("adact", {"low": 2.0, "high": 1.0}, "low must lie below high"),
         ("adact", {"share": 1.0}, "share must lie between 0 and 1"),
         ("quantile", {"eta": 0}, "eta must be a number above 0"),

@@ -185,8 +185,12 @@ class Plan:
             raise BadInput(
                 f"method {self.method} has no controllers that metanet {self.metanet!r} could be for; leave it out."
             )
-        if self.known.private and self.multiplier is None and self.epsilon is None:
+        if known.private and self.multiplier is None and self.epsilon is None:
             raise BadInput("give epsilon (a budget) or multiplier (the noise); neither was given.")
+        if not known.private and not (self.multiplier is None and self.epsilon is None):
+            raise BadInput(
+                f"method {self.method} has no privacy: neither epsilon nor multiplier says anything; leave them out."
+            )
         if self.weights == "size" and self.unit == Unit.EXAMPLE:
             raise BadInput("weights size is for the client unit; in the example unit every record already counts once.")
         if self.optimizer != "sgd" and self.pooled:
@@ -289,6 +293,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise BadInput(f"there is no plan file {str(path)!r}; give the path of a plan.toml.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"the plan file {str(path)!r} is not valid TOML: {error}.") from None
+    except OSError as error:
+        raise BadInput(f"the plan file {str(path)!r} cannot be read ({error.strerror}); give a plan.toml.") from None
 
 
 def _enums(plan: Plan) -> None:

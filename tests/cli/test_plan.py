@@ -6,8 +6,12 @@ import json
 
 import pytest
 
-from sordino.cli.main import main
-from sordino.cli.plan import DATA, DIMENSIONS
+from sordino.cli.main import main, parser
+from sordino.cli.plan import DIMENSIONS, RECORDS
+from sordino.cli.train import plan_from
+from sordino.federation.assembly import complete
+from sordino.models import default_for
+from sordino.privacy.words import Unit
 
 
 def ask(capsys, line: str) -> dict:
@@ -45,7 +49,10 @@ def test_models_and_data_stand_for_numbers(capsys):
     assert (answer["examples"], answer["dimension"]) == (10_000, 343_946)
     answer = ask(capsys, "--model cnn-mnist --examples 50 --multiplier 2")
     assert (answer["examples"], answer["dimension"], answer["multiplier"]) == (50, 80_202, 2.0)
-    assert {model for _, model in DATA.values()} <= set(DIMENSIONS)
+    usual = {
+        complete({"data": data, "unit": unit}).get("model", default_for(data)) for data in RECORDS for unit in Unit
+    }
+    assert usual <= set(DIMENSIONS)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +72,16 @@ def test_dimensions_are_the_models_own(name, shape, classes):
     assert sum(p.numel() for p in models.build(name, shape, classes).parameters()) == DIMENSIONS[name]
 
 
+@pytest.mark.parametrize("line", ["", "--data fashion-mnist", "--unit client --clients 40 --cohort 10"])
+def test_its_defaults_are_those_of_training(capsys, line):
+    assert main(["plan", "--json", *line.split()]) == 0
+    told = json.loads(capsys.readouterr().out)
+    plan = plan_from(parser("train").parse_args(["train", *line.split()]))
+    for name in ("rounds", "clients", "cohort", "delta", "unit", "observer", "sampling"):
+        assert told[name] == getattr(plan, name), name
+    assert told["batch_size"] in (None, plan.batch_size) and told["epsilon"] == pytest.approx(plan.epsilon, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     "line, names",
     [
@@ -80,6 +97,7 @@ def test_dimensions_are_the_models_own(name, shape, classes):
         ("--data imagenet", "imagenet"),
         ("--cohort 11 --unit client", "cohort"),
         ("--rounds 2.5", "--rounds"),
+        ("--rounds 0", "rounds"),
     ],
 )
 def test_bad_input_gets_one_sentence(capsys, line, names):

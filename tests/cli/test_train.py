@@ -79,6 +79,10 @@ def test_a_refused_budget_is_exit_code_3(capsys, tmp_path):
         (["--method", "magic"], "method 'magic' is not known"),
         (["--option", "tau"], "--option takes NAME=NUMBER"),
         (["--option", "tua=1"], "no option 'tua'"),
+        (["--option", "tau=1.5"], "tau must lie between 0 and 1"),
+        (["--method", "fedavg", "--epsilon", "4"], "method fedavg has no privacy"),
+        (["--plan", "/"], "cannot be read (Is a directory)"),
+        (["--resume", "somewhere", "--rounds", "50", "--out", "else"], "leave out --rounds, --out"),
         (["--plan", "missing.toml"], "there is no plan file"),
         (["--resume", "missing"], "is not a run folder"),
         (["--engine", "steam"], "engine must be one of"),
@@ -108,6 +112,31 @@ def test_a_run_is_resumed(capsys, tmp_path):
     first = (tmp_path / "run" / "model.safetensors").read_bytes()
     assert run(capsys, "--resume", out, "--json", "--engine", "in-process")[0] == 0
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == first
+
+
+def test_noise_that_will_drown_the_model_is_said_beforehand(capsys, tmp_path):
+    words = ("--unit", "client", "--rounds", "1", "--engine", "in-process")
+    code, _, err = run(capsys, *words, "--out", str(tmp_path / "loud"), "--model", "linear", "--epsilon", "0.1")
+    assert code == 0 and err.startswith("sordino: Learning is implausible") and err.count("\n") == 1
+    code, _, err = run(capsys, "--rounds", "1", "--engine", "in-process", "--out", str(tmp_path / "well"))
+    assert code == 0 and err == ""
+
+
+def test_scalars_go_into_the_run_folder(capsys, tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard")
+    monkeypatch.chdir(tmp_path)
+    assert run(capsys, "--rounds", "1", "--tensorboard", "--json", "--engine", "in-process")[0] == 0
+    assert list((tmp_path / "runs" / "digits-adact-1" / "tensorboard").iterdir())
+
+
+@pytest.mark.parametrize("path", ["wards", "./wards", "wards/", "{here}/wards"])
+def test_runs_on_a_folder_are_called_after_it(path, tmp_path, monkeypatch):
+    from sordino.federation.folder import next_free
+    from sordino.plan import Plan
+
+    monkeypatch.chdir(tmp_path)
+    plan = Plan(data=path.format(here=tmp_path), epsilon=1.0)
+    assert str(next_free(plan)) == "runs/wards-adact-1"
 
 
 def test_a_folder_of_files_is_a_federation(capsys, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 
 from sordino.errors import BadInput
 from sordino.federation.assembly import complete, population
+from sordino.federation.population import Federation
 from sordino.plan import Plan
 
 
@@ -59,3 +60,19 @@ def test_a_folder_does_not_hide_a_data_set_of_the_same_name(tmp_path, monkeypatc
     assert population(resolved()).name == "digits"
     with pytest.raises(BadInput, match="has no client files"):
         population(resolved(data="./digits"))
+
+
+def test_natural_clients_are_all_taken_unless_fewer_are_asked_for():
+    try:
+        schools = Federation.from_dataset("chem97", "natural").clients
+    except ValueError:
+        pytest.skip("chem97 is not here: sordino data get chem97")
+    assert resolved(data="chem97", partition="natural").clients == schools > 2000
+    assert resolved(data="chem97", partition="natural", clients=3).clients == 3
+
+
+def test_other_data_get_an_optimiser_that_does_not_mind_the_bound():
+    plan = resolved(data="forda")
+    assert (plan.server_optimizer, plan.lr) == ("adam", 0.01)
+    assert resolved(data="forda", lr=0.5).server_optimizer == "sgd"  # the two only suit each other
+    assert resolved(data="forda", method="dp-fedavg", observer="server").server_optimizer == "sgd"

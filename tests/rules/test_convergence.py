@@ -95,3 +95,12 @@ def test_small_noisy_cohorts_do_no_harm(name):
         rule = build(name, units=10, multiplier=5.9)
         bounds = play(rule, ten, 30, multiplier=5.9, units=10, seed=seed)
         assert np.abs(np.log(bounds)).max() < 0.6
+
+
+@pytest.mark.parametrize("name", ["adact", "geyer"])
+@pytest.mark.parametrize("factor", [10.0, 0.1])
+def test_a_quantile_that_runs_away_is_not_followed_for_ever(name, factor):
+    """Noise that drowns a model makes gradients grow without end; the grid stays within six decades of the first bound."""
+    bounds = play(build(name, bound=1.0), lambda source, t: factor**t * np.ones(COHORT), 60, seed=0)
+    assert 1e-6 * 0.999 <= min(bounds) and max(bounds) <= 1e6 * 1.001
+    assert max(abs(math.log10(b)) for b in bounds) > 5

@@ -24,6 +24,7 @@ EXAMPLES = """examples:
 DIMENSIONS = {
     "linear": 650,
     "lenet": 61_706,
+    "cnn-tanh": 26_010,
     "cnn-mnist": 80_202,
     "cnn-cifar": 343_946,
     "cnn-cifar-acn": 253_290,
@@ -32,15 +33,15 @@ DIMENSIONS = {
     "resnet18": 11_173_962,
 }
 
-# Training records, and the usual network.
-DATA = {
-    "digits": (1_437, "linear"),
-    "mnist": (60_000, "cnn-mnist"),
-    "fashion-mnist": (60_000, "cnn-mnist"),
-    "cifar10": (50_000, "cnn-cifar"),
-    "svhn": (73_257, "cnn-cifar"),
-    "forda": (3_601, "cnn-rail"),
-    "fordb": (3_636, "cnn-rail"),
+RECORDS = {  # for training
+    "digits": 1_437,
+    "mnist": 60_000,
+    "fashion-mnist": 60_000,
+    "cifar10": 50_000,
+    "cifar100": 50_000,
+    "svhn": 73_257,
+    "forda": 3_601,
+    "fordb": 3_636,
 }
 
 
@@ -55,11 +56,11 @@ def add_parser(subparsers: Any) -> None:
     add = parser.add_argument
     add("--clients", metavar="N", default="10", help="how many clients (default 10)")
     add("--examples", metavar="N", help="examples held by each client (default: --data dealt out evenly)")
-    add("--data", metavar="NAME", default="digits", help=f"for their number: {', '.join(DATA)} (default digits)")
+    add("--data", metavar="NAME", default="digits", help=f"for their number: {', '.join(RECORDS)} (default digits)")
     add("--cohort", metavar="M", help="clients expected in a round (default all)")
     add("--dimension", metavar="D", help="trained parameters (default: those of --model)")
     add("--model", metavar="NAME", help=f"network: {', '.join(DIMENSIONS)} (default: the usual one for the data)")
-    add("--rounds", metavar="T", default="100", help="rounds (default 100)")
+    add("--rounds", metavar="T", help="rounds (default: those of `sordino train` for the data)")
     add("--epsilon", metavar="E", help="the budget (default 4, unless --multiplier is given)")
     add("--delta", metavar="D", default="1e-5", help="the probability that the guarantee leaves out (default 1e-5)")
     add("--multiplier", metavar="Z", help="noise over bound, instead of epsilon")
@@ -70,9 +71,17 @@ def add_parser(subparsers: Any) -> None:
         metavar="{" + ",".join(Relation) + "}",
         help="neighbouring relation (default: follows the sampling)",
     )
-    add("--sampling", metavar="{" + ",".join(Sampling) + "}", default="poisson", help="how units come to take part")
-    add("--batch-size", metavar="B", default="256", help="records expected in a batch (example unit; default 256)")
-    add("--local-epochs", metavar="E", default="1", help="passes over a client's data in a round (default 1)")
+    add(
+        "--sampling",
+        metavar="{" + ",".join(Sampling) + "}",
+        help="how units come to take part (default: that of `sordino train`)",
+    )
+    add(
+        "--batch-size", metavar="B", help="records expected in a batch (example unit; default: that of `sordino train`)"
+    )
+    add(
+        "--local-epochs", metavar="E", help="passes over a client's data in a round (default: those of `sordino train`)"
+    )
     add("--json", action="store_true", help="print one JSON object and nothing else")
     parser.set_defaults(func=run)
 
@@ -87,37 +96,40 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _setting(args: argparse.Namespace) -> dict[str, Any]:
-    if args.data not in DATA:
-        raise BadInput(
-            f"--data must be one of {', '.join(DATA)}, not {args.data!r}; or give --examples and --dimension."
-        )
-    records, usual = DATA[args.data]
-    model = args.model or usual
+    from sordino.federation.assembly import complete
+    from sordino.models import default_for
+
     clients, dimension, examples = count(args, "clients"), count(args, "dimension"), count(args, "examples")
+    if args.data not in RECORDS and (dimension is None or examples is None):
+        raise BadInput(
+            f"--data must be one of {', '.join(RECORDS)}, not {args.data!r}; or give --examples and --dimension."
+        )
+    words = {"unit": word(args, "unit", Unit), "observer": word(args, "observer", Observer)}
+    suited = complete({"data": args.data, **words})
+    model = args.model or suited.get("model") or default_for(args.data)
     if dimension is None:
         if model not in DIMENSIONS:
             raise BadInput(f"--model must be one of {', '.join(DIMENSIONS)}, not {model!r}; or give --dimension.")
         dimension = DIMENSIONS[model]
     if examples is None:
-        examples = max(1, records // clients) if clients and clients > 0 else 1
+        examples = max(1, RECORDS[args.data] // clients) if clients and clients > 0 else 1
     epsilon, multiplier = number(args, "epsilon"), number(args, "multiplier")
     if epsilon is None and multiplier is None:
         epsilon = 4.0
+    suited = {"rounds": 100, "sampling": Sampling.POISSON, "batch_size": 256, "local_epochs": 1} | suited
+    asked = {name: count(args, name) for name in ("rounds", "batch_size", "local_epochs")}
+    asked["sampling"] = word(args, "sampling", Sampling)
     return {
+        **{name: suited[name] if value is None else value for name, value in asked.items()},
         "clients": clients,
         "dimension": dimension,
-        "rounds": count(args, "rounds"),
         "examples": examples,
         "cohort": count(args, "cohort"),
-        "unit": word(args, "unit", Unit),
-        "observer": word(args, "observer", Observer),
+        **words,
         "relation": word(args, "relation", Relation),
-        "sampling": word(args, "sampling", Sampling),
         "epsilon": epsilon,
         "delta": number(args, "delta"),
         "multiplier": multiplier,
-        "batch_size": count(args, "batch_size"),
-        "local_epochs": count(args, "local_epochs"),
     }
 
 

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from sordino.federation.training import Progress
 from sordino.plan import Plan
@@ -16,7 +15,7 @@ Watch = Callable[[Progress], None]
 
 
 @contextmanager
-def bar(plan: Plan, quiet: bool, tensorboard: bool = False, out: Any = None) -> Iterator[Watch]:
+def bar(plan: Plan, quiet: bool, tensorboard: bool, out: Path | None) -> Iterator[Watch]:
     """A callback for `train` that shows how far it is."""
     with _scalars(tensorboard, out) as log:
         if quiet or not sys.stderr.isatty():
@@ -57,14 +56,14 @@ def _words(p: Progress) -> dict[str, str]:
 
 
 @contextmanager
-def _scalars(wanted: bool, out: Any) -> Iterator[Watch]:
+def _scalars(wanted: bool, out: Path | None) -> Iterator[Watch]:
     """TensorBoard scalars, released values only."""
-    if not wanted:
+    if not wanted or out is None:
         yield lambda p: None
         return
     from torch.utils.tensorboard import SummaryWriter
 
-    writer = SummaryWriter(str(Path(out or "runs") / "tensorboard"))
+    writer = SummaryWriter(str(Path(out) / "tensorboard"))
 
     def log(p: Progress) -> None:
         for name, value in (("accuracy", p.accuracy), ("bound", p.bound), ("budget spent", p.spent)):

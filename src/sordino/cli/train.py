@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from sordino.cli.numbers import count, number
@@ -15,7 +16,7 @@ from sordino.privacy.words import Observer, Relation, Sampling, Unit, Variant
 EXAMPLES = """examples:
   sordino train                                                    the embedded digits, epsilon 4, example unit
   sordino train --data fashion-mnist --epsilon 3 --method dp-fedavg
-  sordino train --data fashion-mnist --clients 100 --cohort 10 --unit client --observer public --epsilon 8
+  sordino train --data fashion-mnist --model linear --clients 1000 --cohort 100 --unit client --observer public --epsilon 8
   sordino train --method fedavg --data mnist                       no privacy: the baseline
   sordino train --plan plan.toml --seed 2                          a plan file; options override it
   sordino train --resume runs/digits-adact-1                       go on with a run that was cut off
@@ -84,7 +85,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--workers", default=0, help="worker processes (0: one per core)")
     alone = "never batch pooled records of different clients together: slower, and the very bits of the plan across machines"
     parser.add_argument("--apart", action="store_true", help=alone)
-    parser.add_argument("--evaluate-every", default=0, metavar="ROUNDS")
+    often = "measure accuracy every so many rounds (0: some twenty times in a run)"
+    parser.add_argument("--evaluate-every", default=0, metavar="ROUNDS", help=often)
     keep = "keep the released model of every so many rounds, for attacks that watch several"
     parser.add_argument("--keep-models", default=0, metavar="ROUNDS", help=keep)
     parser.add_argument("--out", metavar="FOLDER", help="run folder (default: a new one under runs/)")
@@ -97,14 +99,15 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sordino.engines import Speed
+    from sordino.federation.folder import RunFolder, next_free
 
     if args.resume is not None:
-        from sordino.federation.folder import RunFolder
-
+        _alone(args)
         folder, plan = RunFolder.reopen(args.resume)
-        out: Any = folder.path
+        out = folder.path
     else:
-        plan, out = plan_from(args), args.out
+        plan = plan_from(args)
+        out = Path(args.out) if args.out else next_free(plan)
     workers, every, keep = (count(args, name) or 0 for name in ("workers", "evaluate_every", "keep_models"))
     speed = Speed(args.engine, workers, every, keep_models=keep, apart=args.apart)
 
@@ -115,6 +118,12 @@ def run(args: argparse.Namespace) -> int:
 
     keep_memory()
     model, federation, plan = assemble(plan)
+    if not (args.quiet or args.json or args.resume):
+        _warn(
+            plan,
+            sum(p.numel() for p in model.parameters() if p.requires_grad),
+            federation.examples // federation.clients,
+        )
     with bar(plan, quiet=args.quiet or args.json, tensorboard=args.tensorboard, out=out) as watch:
         result = train(model, federation, plan, out=out, resume=args.resume is not None, speed=speed, on_round=watch)
     if args.json:
@@ -122,6 +131,40 @@ def run(args: argparse.Namespace) -> int:
     else:
         _tell(result)
     return 3 if result.stopped else 0
+
+
+def _alone(args: argparse.Namespace) -> None:
+    """A run goes on as it began: settings beside --resume would be ignored."""
+    given = [name for name, *_ in FIELDS if getattr(args, name) is not None]
+    given += [name for name in ("plan", "out", "option", "secure") if getattr(args, name)]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise BadInput(f"--resume goes on with the run's own plan; leave out {names}, or start another run.")
+
+
+def _warn(plan: Plan, dimension: int, examples: int) -> None:
+    """Say beforehand where noise will drown the model: what `sordino plan` would have said."""
+    if not plan.private or plan.published or plan.known.closed_loop:
+        return
+    from sordino.privacy import planner
+
+    names = (
+        "clients",
+        "rounds",
+        "cohort",
+        "unit",
+        "observer",
+        "relation",
+        "sampling",
+        "delta",
+        "batch_size",
+        "local_epochs",
+    )
+    noise = {"multiplier": plan.multiplier} if plan.multiplier is not None else {"epsilon": plan.epsilon}
+    given = {name: getattr(plan, name) for name in names} | noise
+    forecast = planner.plan(planner.Setting(dimension=dimension, examples=max(1, examples), **given))
+    if forecast.verdict != "plausible":
+        print(f"sordino: {forecast.summary} See: sordino plan --help.", file=sys.stderr)
 
 
 def plan_from(args: argparse.Namespace) -> Plan:

@@ -19,12 +19,21 @@ SUITED: dict[tuple[str, str], dict[str, Any]] = {
     ("digits", "pooled"): {"rounds": 170, "batch_size": 256, "lr": 2.0, "server_optimizer": "momentum"},
     ("digits", "local"): {"rounds": 60, "batch_size": 32, "lr": 0.2},
     ("digits", "client"): {"rounds": 30, "batch_size": 32, "lr": 0.5, "local_epochs": 2},
+    ("digits", "plain"): {"rounds": 170, "batch_size": 32, "lr": 2.0, "local_epochs": 2},
+    ("mnist", "pooled"): {"lr": 0.5},
     ("fashion-mnist", "pooled"): {
         "model": "cnn-tanh", "rounds": 600, "batch_size": 2048, "bound": 0.1, "lr": 0.01, "server_optimizer": "adam",
     },
     ("fashion-mnist", "local"): {"model": "lenet", "rounds": 20, "batch_size": 64, "lr": 0.4},
     ("fashion-mnist", "client"): {"model": "lenet", "rounds": 60, "batch_size": 64, "lr": 0.1, "local_epochs": 4},
+    ("fashion-mnist", "plain"): {"model": "lenet", "rounds": 60, "batch_size": 64, "lr": 0.1, "local_epochs": 4},
 }  # fmt: skip
+USUAL: dict[str, dict[str, Any]] = {  # for all other data
+    "pooled": {
+        "lr": 0.01,
+        "server_optimizer": "adam",
+    },  # a moving bound changes the length of gradients; Adam takes no notice
+}
 SUITED_OPTIONS: dict[tuple[str, str], dict[str, float]] = {("digits", "adact"): {"tau": 0.8}}
 BUDGET = {"epsilon": 4.0}
 
@@ -35,11 +44,15 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
     chosen = method(name)
     published = given.get("variant") == "published"
     own = {**chosen.defaults, **(chosen.published_defaults if published else {})}
-    settings = SUITED.get((given.get("data", "digits"), _way(chosen, own | given)), {}) | own
+    way = _way(chosen, own | given)
+    usual = {} if {"lr", "server_optimizer"} & given.keys() else USUAL.get(way, {})  # they only suit each other
+    settings = SUITED.get((given.get("data", "digits"), way), usual) | own
     options = SUITED_OPTIONS.get((given.get("data", "digits"), name), {})
     if options and not published:
         settings["options"] = options
     settings |= given
+    if settings.get("partition") == "natural" and "clients" not in settings:
+        settings["clients"] = Federation.from_dataset(settings.get("data", "digits"), "natural").clients
     if chosen.private and settings.get("epsilon") is None and settings.get("multiplier") is None:
         settings |= BUDGET
     if settings.get("unit") == "client" and settings.get("observer", "secagg-server") != "public":
@@ -48,7 +61,9 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _way(chosen: Method, settings: dict[str, Any]) -> str:
-    """Whole clients, records in one sum, or each client its own steps (`Plan.pooled`, `Plan.local`)."""
+    """No privacy, whole clients, records in one sum, or each client its own steps (`Plan.pooled`, `Plan.local`)."""
+    if not chosen.private:
+        return "plain"
     if settings.get("unit", Unit.EXAMPLE) == Unit.CLIENT:
         return "client"
     return "local" if chosen.closed_loop or settings.get("observer") == Observer.SERVER else "pooled"

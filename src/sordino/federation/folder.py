@@ -36,7 +36,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: str | Path | None, plan: Plan) -> RunFolder:
-        made = cls(path) if path is not None else cls(_next_free(Path("runs"), f"{plan.data}-{plan.method}"))
+        made = cls(path) if path is not None else cls(next_free(plan))
         if made.ledger.exists():
             raise BadInput(
                 f"{made.path} holds a run already; use --resume to go on with it, or --out for another folder."
@@ -102,9 +102,9 @@ def told_when_full(path: Path) -> Iterator[None]:
         raise
 
 
-def _next_free(root: Path, stem: str) -> Path:
-    stem = stem.replace("/", "-")
-    number = 1
+def next_free(plan: Plan) -> Path:
+    """A new folder under runs/, after the data set (or the last part of a folder's path) and the method."""
+    root, stem, number = Path("runs"), f"{Path(plan.data).resolve().name}-{plan.method}", 1
     while (root / f"{stem}-{number}").exists():
         number += 1
     return root / f"{stem}-{number}"

@@ -111,6 +111,7 @@ def train(
     """
     _check_output(model, federation)
     terms = settle(plan, Public.of(federation))
+    _rule(model, terms)  # options that do not fit are refused before there is a folder
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
     with told_when_full(folder.path):
         return _train(model, federation, terms, folder, resume, speed or Speed(), loss, on_round, start)
@@ -129,9 +130,8 @@ def _train(
 ) -> Result:
     plan = terms.plan
     kept = checkpoint.load(folder.checkpoint) if resume else None
-    sizes = tuple(p.numel() for p in module.parameters() if p.requires_grad)
-    rule = plan.known.build(Setting(plan, sizes, terms.units, terms.multiplier or None))
-    canaries = _canaries(terms, sum(sizes), folder, federation)
+    rule = _rule(module, terms)
+    canaries = _canaries(terms, sum(_sizes(module)), folder, federation)
     if canaries is not None:
         federation = canaries.population(federation)
     engine, work, theta = start(module, federation, plan, rule, speed, loss)
@@ -182,6 +182,14 @@ def _train(
         ledger.close()
         engine.close()
     return _finish(module, terms, folder, model, statement, accuracy, history)
+
+
+def _rule(module: nn.Module, terms: Terms) -> Any:
+    return terms.plan.known.build(Setting(terms.plan, _sizes(module), terms.units, terms.multiplier or None))
+
+
+def _sizes(module: nn.Module) -> tuple[int, ...]:
+    return tuple(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 def _finite(plan: Plan, model: Model, facts: Facts) -> tuple[Model, Facts]:

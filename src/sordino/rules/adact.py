@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sordino.errors import between
 from sordino.rules import histogram, quantile
 from sordino.rules.base import Rule
 from sordino.rules.exact import ExactQuantile
@@ -41,6 +42,7 @@ def certified(
     eta: float = 0.2,
     warm: float = 2.0,
 ) -> Rule:
+    between(0, 1, tau=tau)
     if previous:
         return quantile.certified(setting, target=tau, eta=eta, share=share, warm=warm)
     share = 0.1 if share is None else share
@@ -48,4 +50,5 @@ def certified(
 
 
 def published(setting: Setting, *, tau: float = 0.5) -> Rule:
+    between(0, 1, tau=tau)
     return ExactQuantile(setting.plan.bound, tau)

@@ -145,7 +145,9 @@ class Histogram:
         elif abs(said.log_quantile - middle) < width / 4:
             return {}
         width = min(width, widest)
-        return {"low": said.log_quantile - width / 2, "high": said.log_quantile + width / 2, **self._empty()}
+        # Never beyond the first grid: noise that drowns a model makes its gradients, and their quantile, grow for ever.
+        low = min(max(said.log_quantile - width / 2, math.log(self.low)), math.log(self.high) - width)
+        return {"low": low, "high": low + width, **self._empty()}
 
     def _empty(self) -> dict[str, Any]:
         return {"counts": [0.0] * (self.bins + 1), "units": 0.0, "variance": 0.0}

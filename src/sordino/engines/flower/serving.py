@@ -23,7 +23,7 @@ from sordino.engines.flower.pki import Own
 from sordino.engines.flower.seals import SignedServer
 from sordino.engines.flower.transport import Post
 from sordino.errors import BadInput, SordinoError
-from sordino.federation.folder import _next_free
+from sordino.federation.folder import next_free
 from sordino.federation.training import Progress, Result
 from sordino.plan import Plan
 
@@ -85,7 +85,7 @@ def serve(
     """Run `plan` with the nodes whose certificates lie in `certs`; blocks until it is over."""
     nodes, own, patience = nodes_in(certs), Own.server(certs), patience or Patience()
     host, port = split_address(address)
-    out = out if out is not None else _next_free(Path("runs"), f"{plan.data}-{plan.method}")
+    out = out if out is not None else next_free(plan)
     if resume and not (out / KEPT).exists():
         raise BadInput(f"{out} is not the folder of a run across machines; give the folder that serve made.")
     link = Link(certs, host, port, out / "flower", nodes)
