@@ -80,9 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell(part: str, step: int, error: float) -> None:
-    print(
-        f"\r{part:<10} step {step:>6}   error {error:.4f}",
-        end="\n" if step % 1000 == 0 else "",
-        file=sys.stderr,
-        flush=True,
-    )
+    alive = sys.stderr.isatty()  # one line that moves on; elsewhere lines below each other
+    text = f"{part:<10} step {step:>6}   error {error:.4f}"
+    end = "" if alive and step % 1000 else "\n"
+    print(f"\r{text}" if alive else text, end=end, file=sys.stderr, flush=True)
