@@ -88,7 +88,7 @@ def profiled(step: dict[str, Any]) -> str:
     lines += [
         "",
         f"At batch 10 {small:.0%} of a step are many small operations (at batch 64 {large:.0%}), whose cost does not shrink with the "
-        "batch: W2 is nearer to its peers than W1. What is left of ResNet-18 and of LeNet's forward pass is convolutions and products "
+        "batch: W2 is nearer to its peers than W1. What is left of ResNet-18 is convolutions and products "
         "of the library at close to the machine's rate.",
     ]
     return "\n".join(lines)
