@@ -71,5 +71,11 @@ def one_of(choices, **values: object) -> None:
             raise BadInput(f"{name} must be one of {', '.join(map(str, choices))}, not {value!r}.")
 
 
+def in_short(error: Exception) -> str:
+    """What another library's error says, for use in a sentence: its first line, and the second if the first announces it."""
+    lines = [line.strip() for line in str(error.args[0] if error.args else error).splitlines() if line.strip()]
+    return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1]).rstrip(".")
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -24,7 +24,7 @@ from sordino.attacks.rows import Guarantee, play, private, ranked, verdict, with
 from sordino.attacks.shadows import Make, Say, quiet
 from sordino.attacks.table import Entry, entry
 from sordino.attacks.target import Target
-from sordino.errors import BadInput, whole
+from sordino.errors import BadInput, in_short, whole
 from sordino.plan import Plan
 from sordino.privacy.words import Observer, Relation, Unit, Variant
 
@@ -161,9 +161,8 @@ def _load(module: Any, weights: Path) -> None:
     try:
         module.load_state_dict(load_file(weights))
     except (SafetensorError, RuntimeError) as error:
-        first = str(error).strip().splitlines()[0]
         raise BadInput(
-            f"{weights} does not fit the model of the plan ({first}); give the folder of a whole run."
+            f"{weights} does not fit the model of the plan ({in_short(error)}); give the folder of a whole run."
         ) from None
 
 

@@ -98,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
 def _setting(args: argparse.Namespace) -> dict[str, Any]:
     from sordino.federation.assembly import complete
     from sordino.models import default_for
+    from sordino.plan import Plan
 
     clients, dimension, examples = count(args, "clients"), count(args, "dimension"), count(args, "examples")
     if args.data not in RECORDS and (dimension is None or examples is None):
@@ -105,8 +106,8 @@ def _setting(args: argparse.Namespace) -> dict[str, Any]:
             f"--data must be one of {', '.join(RECORDS)}, not {args.data!r}; or give --examples and --dimension."
         )
     words = {"unit": word(args, "unit", Unit), "observer": word(args, "observer", Observer)}
-    suited = complete({"data": args.data, **words})
-    model = args.model or suited.get("model") or default_for(args.data)
+    usual = Plan.from_json(complete({"data": args.data, **words}))  # what `sordino train` would do
+    model = args.model or (default_for(args.data) if usual.model == "auto" else usual.model)
     if dimension is None:
         if model not in DIMENSIONS:
             raise BadInput(f"--model must be one of {', '.join(DIMENSIONS)}, not {model!r}; or give --dimension.")
@@ -115,12 +116,11 @@ def _setting(args: argparse.Namespace) -> dict[str, Any]:
         examples = max(1, RECORDS[args.data] // clients) if clients and clients > 0 else 1
     epsilon, multiplier = number(args, "epsilon"), number(args, "multiplier")
     if epsilon is None and multiplier is None:
-        epsilon = 4.0
-    suited = {"rounds": 100, "sampling": Sampling.POISSON, "batch_size": 256, "local_epochs": 1} | suited
+        epsilon = usual.epsilon
     asked = {name: count(args, name) for name in ("rounds", "batch_size", "local_epochs")}
     asked["sampling"] = word(args, "sampling", Sampling)
     return {
-        **{name: suited[name] if value is None else value for name, value in asked.items()},
+        **{name: getattr(usual, name) if value is None else value for name, value in asked.items()},
         "clients": clients,
         "dimension": dimension,
         "examples": examples,

@@ -119,11 +119,7 @@ def run(args: argparse.Namespace) -> int:
     keep_memory()
     model, federation, plan = assemble(plan)
     if not (args.quiet or args.json or args.resume):
-        _warn(
-            plan,
-            sum(p.numel() for p in model.parameters() if p.requires_grad),
-            federation.examples // federation.clients,
-        )
+        _warn(plan, model, federation)
     with bar(plan, quiet=args.quiet or args.json, tensorboard=args.tensorboard, out=out) as watch:
         result = train(model, federation, plan, out=out, resume=args.resume is not None, speed=speed, on_round=watch)
     if args.json:
@@ -142,7 +138,7 @@ def _alone(args: argparse.Namespace) -> None:
         raise BadInput(f"--resume goes on with the run's own plan; leave out {names}, or start another run.")
 
 
-def _warn(plan: Plan, dimension: int, examples: int) -> None:
+def _warn(plan: Plan, model: Any, federation: Any) -> None:
     """Say beforehand where noise will drown the model: what `sordino plan` would have said."""
     if not plan.private or plan.published or plan.known.closed_loop:
         return
@@ -162,7 +158,9 @@ def _warn(plan: Plan, dimension: int, examples: int) -> None:
     )
     noise = {"multiplier": plan.multiplier} if plan.multiplier is not None else {"epsilon": plan.epsilon}
     given = {name: getattr(plan, name) for name in names} | noise
-    forecast = planner.plan(planner.Setting(dimension=dimension, examples=max(1, examples), **given))
+    given["dimension"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    given["examples"] = max(1, federation.examples // federation.clients)
+    forecast = planner.plan(planner.Setting(**given))
     if forecast.verdict != "plausible":
         print(f"sordino: {forecast.summary} See: sordino plan --help.", file=sys.stderr)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sordino.engines import Aborted, Speed, start_engine
-from sordino.errors import BadInput, BudgetRefused, SordinoError
+from sordino.errors import BadInput, BudgetRefused, SordinoError, in_short
 from sordino.federation import checkpoint
 from sordino.federation.folder import RunFolder, told_when_full
 from sordino.federation.population import Federation
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from sordino.clients.local import Loss
     from sordino.privacy.statement import Statement
+    from sordino.rules.base import Rule
 
 
 @dataclass(frozen=True)
@@ -111,16 +112,18 @@ def train(
     """
     _check_output(model, federation)
     terms = settle(plan, Public.of(federation))
-    _rule(model, terms)  # options that do not fit are refused before there is a folder
+    sizes = tuple(p.numel() for p in model.parameters() if p.requires_grad)
+    rule = plan.known.build(Setting(plan, sizes, terms.units, terms.multiplier or None))  # may refuse: no folder yet
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
     with told_when_full(folder.path):
-        return _train(model, federation, terms, folder, resume, speed or Speed(), loss, on_round, start)
+        return _train(model, federation, terms, rule, folder, resume, speed or Speed(), loss, on_round, start)
 
 
 def _train(
     module: nn.Module,
     federation: Federation,
     terms: Terms,
+    rule: Rule,
     folder: RunFolder,
     resume: bool,
     speed: Speed,
@@ -130,8 +133,8 @@ def _train(
 ) -> Result:
     plan = terms.plan
     kept = checkpoint.load(folder.checkpoint) if resume else None
-    rule = _rule(module, terms)
-    canaries = _canaries(terms, sum(_sizes(module)), folder, federation)
+    dimension = sum(p.numel() for p in module.parameters() if p.requires_grad)
+    canaries = _canaries(terms, dimension, folder, federation)
     if canaries is not None:
         federation = canaries.population(federation)
     engine, work, theta = start(module, federation, plan, rule, speed, loss)
@@ -182,14 +185,6 @@ def _train(
         ledger.close()
         engine.close()
     return _finish(module, terms, folder, model, statement, accuracy, history)
-
-
-def _rule(module: nn.Module, terms: Terms) -> Any:
-    return terms.plan.known.build(Setting(terms.plan, _sizes(module), terms.units, terms.multiplier or None))
-
-
-def _sizes(module: nn.Module) -> tuple[int, ...]:
-    return tuple(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 def _finite(plan: Plan, model: Model, facts: Facts) -> tuple[Model, Facts]:
@@ -322,9 +317,8 @@ def _check_output(model: nn.Module, federation: Federation) -> None:
         with torch.no_grad():
             out = model(sample.to(next(model.parameters()).device))
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        first = str(error).strip().splitlines()[0]
         raise BadInput(
-            f"the model does not take examples of shape {tuple(x.shape[1:])} ({first}); choose one that fits."
+            f"the model does not take examples of shape {tuple(x.shape[1:])} ({in_short(error)}); choose one that fits."
         ) from None
     if out.ndim != 2 or out.shape[1] < federation.classes:
         raise BadInput(

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sordino.errors import BadInput, whole
+from sordino.errors import BadInput, in_short, whole
 
 _EPS = 1e-12  # of BERT's layer norms
 _CLS = 101  # the row of [CLS] in BERT's vocabulary
@@ -117,7 +117,7 @@ def from_checkpoint(path: str | Path, length: int = 5, heads: int | None = None)
         return _build(tensors, file, length, heads)
     except (LookupError, ValueError, TypeError, RuntimeError) as error:
         raise BadInput(
-            f"{file} holds no whole BERT encoder ({first_line(error)}); give one in Hugging Face layout."
+            f"{file} holds no whole BERT encoder ({in_short(error)}); give one in Hugging Face layout."
         ) from None
 
 
@@ -141,12 +141,6 @@ def finite(tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"{name} holds values that are not finite")
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, for one sentence: PyTorch puts the first of many reasons on the second line."""
-    lines = [line.strip() for line in str(error.args[0] if error.args else error).splitlines() if line.strip()]
-    return " ".join(lines[:2]).rstrip(".")
 
 
 def _read(file: Path) -> dict[str, Tensor]:

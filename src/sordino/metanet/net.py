@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sordino.errors import BadInput, one_of
-from sordino.metanet.bert import Encoder, Size, finite, first_line
+from sordino.errors import BadInput, in_short, one_of
+from sordino.metanet.bert import Encoder, Size, finite
 from sordino.metanet.features import LENGTH, NAMES
 
 SHIPPED = Path(__file__).with_name("weights.safetensors")
@@ -104,7 +104,7 @@ def load(kind: str, path: str | Path | None = None) -> MetaNet:
             getattr(made, name).load_state_dict(_part(tensors, f"{kind}.{name}."))
     except (OSError, SafetensorError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise BadInput(
-            f"{file} holds no MetaNet ({first_line(error)}); make one with sordino metanet pretrain."
+            f"{file} holds no MetaNet ({in_short(error)}); make one with sordino metanet pretrain."
         ) from None
     return made
 
