@@ -223,6 +223,7 @@ def main() -> None:
     parser.add_argument("table", choices=[*TABLES, "all"])
     parser.add_argument("--full", action="store_true", help="the paper's rounds and epochs")
     parser.add_argument("--rounds", type=int, help="another number of rounds")
+    parser.add_argument("--seed", type=int, help="another seed (where a table does not go through several)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "fedmap.jsonl")
     parser.add_argument("--workers", type=int, default=0, help="processes that train (default: one per core)")
     parser.add_argument("--page", action="store_true", help="put the tables on docs/fedmap.md")
@@ -230,6 +231,8 @@ def main() -> None:
     form = dict(FULL if args.full else SMALL)
     if args.rounds:
         form["rounds"] = args.rounds
+    if args.seed is not None:
+        form["seed"] = args.seed
     study = Study(form, args.out, args.workers)
     kind = "full" if args.full else "small"
     for name in TABLES if args.table == "all" else [args.table]:
