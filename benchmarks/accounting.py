@@ -18,7 +18,7 @@ import time
 import scipy.special  # noqa: F401  (ours imports it when it is first needed; imports are not timed for either side)
 
 from sordino.privacy import calibration, renyi
-from sordino.privacy.library import quiet
+from sordino.privacy.dp_accounting_check import quiet
 
 # rate, rounds, epsilon, delta
 SETTINGS = [

@@ -76,15 +76,15 @@ class Study:
 
 
 def _run(settings: dict[str, Any], workers: int) -> dict[str, Any]:
-    from sordino.engines import Speed
-    from sordino.federation.assembly import assemble
-    from sordino.federation.training import train
+    from sordino.assembly import assemble
+    from sordino.engines import EngineOptions
     from sordino.plan import Plan
+    from sordino.training import train
 
     model, federation, plan = assemble(Plan(**settings))
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        speed = Speed(workers=workers, evaluate_every=plan.rounds)
+        speed = EngineOptions(workers=workers, evaluate_every=plan.rounds)
         result = train(model, federation, plan, out=Path(folder) / "run", speed=speed)
         told = result.to_json()
     rows = result.metrics
@@ -170,15 +170,15 @@ def _over_seeds(study: Study, **change: Any) -> tuple[str, list[dict[str, Any]]]
 
 
 def ledger(study: Study) -> Table:
+    from sordino.privacy.client_budgets import ClientBudgets
     from sordino.privacy.lookup import Table as Costs
-    from sordino.privacy.spending import Spending
 
     rng = np.random.default_rng(0)
     yield "| clients | look up | who can pay | charge |"
     yield "|---|---|---|---|"
     for clients in (1_000, 1_000_000):
         table = Costs(np.minimum(1, 64 / rng.integers(50, 2000, clients)), [16])
-        spending, ids = Spending(clients, 8.0, 1e-6, 16.0), np.arange(clients)
+        spending, ids = ClientBudgets(clients, 8.0, 1e-6, 16.0), np.arange(clients)
         z = np.exp(rng.normal(1.5, 0.3, clients))
         costs = table.cost(z)
         able = spending.affordable(ids, costs)
@@ -193,8 +193,8 @@ def ledger(study: Study) -> Table:
 def controller(study: Study) -> Table:
     import torch
 
-    from sordino.metanet import synthetic
-    from sordino.metanet.net import load
+    from sordino.schemes.fedmap.metanet import synthetic
+    from sordino.schemes.fedmap.metanet.net import load
 
     torch.set_num_threads(1)
     yield "| variant | a decision, on one core |"

@@ -107,7 +107,7 @@ class Together(Holders):
         from sordino.engines.flower.pki import Own
         from sordino.engines.flower.policy import Policy
         from sordino.engines.flower.seals import SignedHolder
-        from sordino.engines.flower.transport import Direct, Post
+        from sordino.engines.flower.transport import Direct, SecureChannel
 
         policy = Policy.load(self.folder / "policy.toml")
         self.holders = []
@@ -116,7 +116,7 @@ class Together(Holders):
             with np.load(self.folder / f"data{k}" / "records.npz") as data:
                 pair = data["x"], data["y"]
             self.holders.append(Holder(name, pair, policy, self.folder / f"state{k}", SignedHolder(own), own))
-        self.post = Post(Direct({h.name: h.handle for h in self.holders}), self.seal(), self.names)
+        self.post = SecureChannel(Direct({h.name: h.handle for h in self.holders}), self.seal(), self.names)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,14 +139,14 @@ class Deployed(Holders):
     def __enter__(self) -> Deployed:
         from sordino.engines.flower.control import Link
         from sordino.engines.flower.grid import OverGrid
-        from sordino.engines.flower.transport import Post
+        from sordino.engines.flower.transport import SecureChannel
 
         certs, machines = self.folder / "pki" / "server", self.machines
         self._move(f"/var/run/netns/{machines.tag}-0")
         self.link = Link(certs, "0.0.0.0", machines.port, self.folder / "flower", self.certificates)
         try:
             self.link.open()
-            self.post = Post(OverGrid(self.link.grid, self.link.ids), self.seal(), self.certificates)
+            self.post = SecureChannel(OverGrid(self.link.grid, self.link.ids), self.seal(), self.certificates)
             for k in range(1, self.nodes + 1):  # a few at a time: each imports PyTorch first
                 machines.join(k, "--policy", "policy.toml")
                 machines.until(lambda k=k: len(self.post.present()) >= k - 2, f"the arrival of node {k - 2}")
@@ -191,14 +191,14 @@ class Deployed(Holders):
 
 
 def exchange(nodes: list[int], count: int) -> None:
-    from sordino.engines.flower.wire import Parcel
+    from sordino.engines.flower.wire import Message
 
     for n in nodes:
         times = []
         with tempfile.TemporaryDirectory() as folder, Deployed(Path(folder), n, 10) as live:
             for _ in range(count + 2):
                 start = time.perf_counter()
-                assert len(live.post.ask({k: Parcel("hello") for k in range(n)}, 60.0)) == n
+                assert len(live.post.ask({k: Message("hello") for k in range(n)}, 60.0)) == n
                 times.append(time.perf_counter() - start)
         times = times[2:]
         print(

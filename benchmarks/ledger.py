@@ -20,9 +20,9 @@ from statistics import median
 import numpy as np
 
 from sordino.privacy import events
+from sordino.privacy.client_budgets import ClientBudgets
 from sordino.privacy.filter import Filter, GdpFilter, NoBudget, RdpFilter, ScheduleFilter
 from sordino.privacy.ledger import Ledger
-from sordino.privacy.spending import Spending
 
 ABOUT = {"unit": "client", "relation": "add-remove", "observer": "public"}
 PLAN = "ab" * 16
@@ -83,7 +83,7 @@ def clients(folder: Path, times: int) -> None:
     everyone = np.arange(population)
     spread = rng.random(population) * 1e-5
     table = np.round(spread, 7)  # as from a lookup table of a hundred prices
-    spending = Spending(population, 8.0, 1e-6, 4.0)
+    spending = ClientBudgets(population, 8.0, 1e-6, 4.0)
     for name, cohort, costs in (
         ("1,000 clients, one cost", some, 1e-5),
         ("1,000 clients, a cost each", some, spread[:1000]),
@@ -93,7 +93,9 @@ def clients(folder: Path, times: int) -> None:
         show(f"charge {name}", timed(lambda n: spending.charge(cohort, costs), times))  # noqa: B023
         show(f"who can afford it: {name}", timed(lambda n: spending.affordable(cohort, costs), times))  # noqa: B023
     budget = NoBudget("each client has its own")
-    with Ledger.create(folder / "clients.jsonl", PLAN, budget, ABOUT, Spending(population, 8.0, 1e-6, 4.0)) as ledger:
+    with Ledger.create(
+        folder / "clients.jsonl", PLAN, budget, ABOUT, ClientBudgets(population, 8.0, 1e-6, 4.0)
+    ) as ledger:
         at = 0
         for name, cohort, costs in (
             ("1,000 of 1,000,000, one cost", some, None),

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from page import fill
 
-from sordino import Federation, Plan, Speed, train
+from sordino import EngineOptions, Federation, Plan, train
 from sordino.attacks.protocol import Protocol, deal
 from sordino.attacks.rows import Guarantee, play
 from sordino.attacks.runs import Settings, attack_run
@@ -133,7 +133,7 @@ def run(study: Study, out: Path, names: list[str], workers: int, seed: int = 0) 
     for kind, given in (("open", study.open), ("certified", study.certified)):
         folder, plan = out / kind, study.plan(**given)
         if not (folder / "model.safetensors").exists():
-            speed = Speed("auto", workers, keep_models=max(1, plan.rounds // 20), checkpoint_every=plan.rounds)
+            speed = EngineOptions("auto", workers, keep_models=max(1, plan.rounds // 20), checkpoint_every=plan.rounds)
             result = train(make(plan.seed), federation, plan, out=folder, speed=speed)
             print(f"{kind}: accuracy {result.accuracy:.3f}, epsilon {result.epsilon:.3f}", file=sys.stderr, flush=True)
         control = "none" if kind == "open" else str(out / "open")
@@ -155,7 +155,7 @@ def told(what: str, done: int, total: int) -> None:
 def speed() -> dict[str, float]:
     """Seconds of rf, gb and dt on 20,000 records: 10,000 that the attacker knows and 10,000 that are judged."""
     from sordino.attacks.target import Target
-    from sordino.clients.flat import Flat
+    from sordino.gradients.flat import Flat
 
     study = replace(FULL, members=10_000, test=10_000)
     federation = study.federation()

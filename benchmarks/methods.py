@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from page import DOCS, fill
 
-from sordino import Federation, Plan, Speed, train
+from sordino import EngineOptions, Federation, Plan, train
 from sordino.data.sets import load
 from sordino.methods import METHODS
 from sordino.models import build
@@ -73,7 +73,7 @@ def run(data: str, unit: str, name: str, epsilon: float, seed: int, small: bool,
     network = "linear" if small else {"fashion-mnist": "cnn-mnist", "cifar10": "cnn-cifar"}[data]
     model = build(network, population.input_shape, population.classes, seed)
     with tempfile.TemporaryDirectory() as folder:
-        speed = Speed(evaluate_every=max(1, rounds // 10), checkpoint_every=rounds)
+        speed = EngineOptions(evaluate_every=max(1, rounds // 10), checkpoint_every=rounds)
         result = train(model, population, plan.replace(model=network), out=Path(folder) / "run", speed=speed)
     curve = [{k: row.get(k) for k in ("round", "accuracy", "bound", "noise", "moved")} for row in result.metrics]
     return {

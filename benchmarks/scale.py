@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from sordino import Federation, Plan, Speed, train
+from sordino import EngineOptions, Federation, Plan, train
 
 HERE = Path(__file__).parent
 
@@ -38,7 +38,7 @@ def seconds(
         multiplier=1.0, rounds=rounds, batch_size=10, lr=0.1,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        speed = Speed(workers=workers, engine="in-process" if workers == 1 else "workers")
+        speed = EngineOptions(workers=workers, engine="in-process" if workers == 1 else "workers")
         result = train(model, population(clients, features=features), plan, out=folder + "/run", speed=speed)
     return float(np.median([row["seconds"] for row in result.metrics[1:]]))
 

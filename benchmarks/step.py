@@ -18,8 +18,8 @@ from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from sordino import models
-from sordino.clients.flat import Flat
-from sordino.clients.rewrite import faster
+from sordino.gradients.flat import Flat
+from sordino.gradients.rewrite import faster
 from sordino.privacy import bounds
 
 HERE = Path(__file__).parent

@@ -27,8 +27,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from sordino import models
-from sordino.clients.per_example import PerExample
 from sordino.engines.allocator import keep_memory
+from sordino.gradients.per_example import PerExample
 from sordino.privacy import bounds
 
 CASES: dict[str, tuple[tuple[int, ...], int, int]] = {  # shape, classes, batch

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sordino.privacy.bounds import Bound, Flat
-from sordino.rules.base import NOTHING, Asked, Seen, State
+from sordino.rules.base import NOTHING, Queries, RoundOutput, State
 from sordino.rules.query import Answer
 
 
@@ -20,13 +20,13 @@ class Halving:
     def init(self) -> State:
         return {"round": 0}
 
-    def query(self, state: State) -> Asked:
+    def query(self, state: State) -> Queries:
         return NOTHING
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         return Flat(self.start * 0.5 ** (state["round"] // self.every))
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: RoundOutput) -> State:
         return {"round": seen.round}
 
 

@@ -9,12 +9,12 @@ from collections import defaultdict
 import pytest
 
 from populations import toy
-from sordino.clients.fedmap import ControlledSteps
-from sordino.engines import Speed
-from sordino.federation.training import train
+from sordino.engines import EngineOptions
 from sordino.privacy import rdp
+from sordino.schemes.fedmap.client import ControlledSteps
+from sordino.training import train
 
-HERE = Speed("in-process", evaluate_every=100)
+HERE = EngineOptions("in-process", evaluate_every=100)
 
 
 class Crash(Exception):

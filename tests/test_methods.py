@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from sordino.errors import BadInput
-from sordino.methods import METHODS, TABLE, Method, Setting, method
-from sordino.privacy.words import Unit, Variant
-from sordino.rules.base import Seen, merge
+from sordino.methods import METHODS, TABLE, Method, RuleContext, method
+from sordino.privacy.vocabulary import Unit, Variant
+from sordino.rules.base import RoundOutput, merge
 from sordino.rules.query import Answer, is_raw
 
 NAMES = (
@@ -41,7 +41,7 @@ class StandIn:
 
 
 def build(name, **changes):
-    return method(name).build(Setting(replace(StandIn(), **changes), (3, 2), 100))
+    return method(name).build(RuleContext(replace(StandIn(), **changes), (3, 2), 100))
 
 
 def advance(rule, state, t):
@@ -53,10 +53,10 @@ def advance(rule, state, t):
             return None
         return Answer(query.encode(norms, bound), 100, 0.0 if is_raw(query) else 0.5)
 
-    before, beside = rule.query(state)
-    asked = tell(before, rule.bound(state, None).size)
+    pre_clip, with_sum = rule.query(state)
+    asked = tell(pre_clip, rule.bound(state, None).size)
     bound = rule.bound(state, asked)
-    seen = Seen(t, bound, tell(beside, bound.size), np.sin(np.arange(5.0) + t), 0.01, asked)
+    seen = RoundOutput(t, bound, tell(with_sum, bound.size), np.sin(np.arange(5.0) + t), 0.01, asked)
     return rule.observe(state, seen), bound
 
 
@@ -179,7 +179,7 @@ def test_shares_suit_the_cohort():
     assert build("quantile", multiplier=1.0).share == pytest.approx(0.01)
     assert build("quantile", multiplier=10.0).share == 0.1
     assert build("quantile").share == 0.05
-    calibrated = Setting(StandIn(), (3, 2), 1000, multiplier=2.0)
+    calibrated = RuleContext(StandIn(), (3, 2), 1000, multiplier=2.0)
     assert method("quantile").build(calibrated).share == pytest.approx(0.0004)
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sordino.errors import BadInput
 from sordino.plan import Plan
-from sordino.privacy.words import Observer, Unit
+from sordino.privacy.vocabulary import Observer, Unit
 
 
 def test_a_plan_survives_toml(tmp_path):

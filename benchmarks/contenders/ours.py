@@ -36,7 +36,7 @@ else:
     )  # fmt: skip
 federation = sordino.Federation.from_arrays(clients, test=test, classes=10, name="fashion-mnist")
 workers = 1 if args.variant == "one" else 2
-speed = sordino.Speed(workers=workers, evaluate_every=plan.rounds)
+speed = sordino.EngineOptions(workers=workers, evaluate_every=plan.rounds)
 with tempfile.TemporaryDirectory() as folder:
     result = sordino.train(Net(), federation, plan, out=folder + "/run", speed=speed)
 seconds = np.array([row["seconds"] for row in result.metrics])

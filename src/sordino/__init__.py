@@ -15,24 +15,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sordino.engines import Speed
+    from sordino.engines import EngineOptions
     from sordino.errors import BadInput, BudgetRefused, SordinoError
     from sordino.federation.population import Federation
-    from sordino.federation.training import Result, train
     from sordino.plan import Plan
-    from sordino.privacy.words import Observer, Relation, Sampling, Unit, Variant
+    from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
+    from sordino.training import Result, train
 
 _HOME = {
     "Plan": "sordino.plan",
     "Federation": "sordino.federation.population",
-    "train": "sordino.federation.training",
-    "Result": "sordino.federation.training",
-    "Speed": "sordino.engines",
-    "Unit": "sordino.privacy.words",
-    "Relation": "sordino.privacy.words",
-    "Observer": "sordino.privacy.words",
-    "Sampling": "sordino.privacy.words",
-    "Variant": "sordino.privacy.words",
+    "train": "sordino.training",
+    "Result": "sordino.training",
+    "EngineOptions": "sordino.engines",
+    "Unit": "sordino.privacy.vocabulary",
+    "Relation": "sordino.privacy.vocabulary",
+    "Observer": "sordino.privacy.vocabulary",
+    "Sampling": "sordino.privacy.vocabulary",
+    "Variant": "sordino.privacy.vocabulary",
     "SordinoError": "sordino.errors",
     "BadInput": "sordino.errors",
     "BudgetRefused": "sordino.errors",
@@ -48,7 +48,7 @@ __all__ = [
     "Result",
     "Sampling",
     "SordinoError",
-    "Speed",
+    "EngineOptions",
     "Unit",
     "Variant",
     "train",

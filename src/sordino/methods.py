@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sordino.errors import BadInput, one_of
-from sordino.privacy.words import Observer, Unit, Variant
+from sordino.privacy.vocabulary import Observer, Unit, Variant
 from sordino.rules import (
     adaclip,
     adact,
@@ -26,13 +26,13 @@ from sordino.rules import (
     dp_fedamvc,
     dp_fedddc,
     dp_fedggc,
-    fedmap,
     fixed,
     geyer,
     noise_gamma,
     quantile,
 )
 from sordino.rules.base import Rule
+from sordino.schemes.fedmap import rule as fedmap
 
 if TYPE_CHECKING:
     from sordino.plan import Plan
@@ -43,7 +43,7 @@ EITHER = ("gaussian", "laplace")
 
 
 @dataclass(frozen=True)
-class Setting:
+class RuleContext:
     """The public facts of a run that a rule may be built from."""
 
     plan: Plan
@@ -118,7 +118,7 @@ class Method:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
                 raise BadInput(f"option {name} of method {self.name} must be a number, not {value!r}.")
 
-    def build(self, setting: Setting) -> Rule:
+    def build(self, setting: RuleContext) -> Rule:
         """The rule of the plan's variant. Options that only the other variant has are left aside."""
         self.check(setting.plan)
         printed = setting.plan.variant == Variant.PUBLISHED and self.published is not None

@@ -1,7 +1,7 @@
 """The plan: every setting that decides the result and its guarantee, in one frozen, validated, serialisable object.
 
 Field names are those of the command line. What can only change speed (engine, workers) is not here: see
-`sordino.engines`. A plan says what is wanted; `sordino.terms` works out what that releases, before any data is touched.
+`sordino.engines`. A plan says what is wanted; `sordino.schemes.terms` works out what that releases, before any data is touched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from sordino.errors import BadInput, at_least, between, one_of, positive, whole
 from sordino.methods import Method, method
-from sordino.privacy.words import Noise, Observer, Relation, Sampling, Unit, Variant, noise_for
+from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling, Unit, Variant, noise_for
 
 OPTIMIZERS = ("sgd", "momentum", "adam")
 MECHANISMS = ("gaussian", "laplace")
@@ -61,7 +61,7 @@ class Plan:
     # who takes part
     sampling: Sampling = Sampling.POISSON
     cohort: int | None = None  # clients expected in a round; None: all
-    # secagg-server: fewest clients whose shares of noise make the whole; None: all. Sealed: fewest in a sum; None: 2
+    # secagg-server: min_cohort clients whose shares of noise make the whole; None: all. Sealed: min_cohort in a sum; None: 2
     survivors: int | None = None
     weights: str = "uniform"
     weight_cap: int | None = None  # examples from which on a client weighs in full; public
@@ -90,7 +90,7 @@ class Plan:
         self._check_fit()
 
     def _check_numbers(self) -> None:
-        whole(clients=self.clients, cohort=self.size, rounds=self.rounds, local_epochs=self.local_epochs)
+        whole(clients=self.clients, cohort=self.cohort_size, rounds=self.rounds, local_epochs=self.local_epochs)
         if self.rounds > MOST_ROUNDS:
             raise BadInput(f"rounds {self.rounds:,} is more than {MOST_ROUNDS:,}; ask for at most that many.")
         whole(batch_size=self.batch_size)
@@ -118,7 +118,7 @@ class Plan:
 
     def _check_fit(self) -> None:
         """Refuse combinations that no proof covers, rather than warn about them."""
-        known = self.known
+        known = self.method_spec
         if self.unit not in known.units:
             raise BadInput(
                 f"method {self.method} does not run in the {self.unit} unit; use {' or '.join(known.units)}."
@@ -129,26 +129,26 @@ class Plan:
             raise BadInput(
                 f"method {self.method}{printed} does not run towards observer {self.observer}; use {' or '.join(offered)}."
             )
-        if self.size > self.clients:
+        if self.cohort_size > self.clients:
             raise BadInput(
-                f"cohort {self.size} is larger than the {self.clients} clients; ask for at most {self.clients}."
+                f"cohort {self.cohort_size} is larger than the {self.clients} clients; ask for at most {self.clients}."
             )
-        if self.pooled and self.size != self.clients:
+        if self.pooled and self.cohort_size != self.clients:
             raise BadInput(
-                f"with the example unit pooled every client takes part in every round, so cohort {self.size} of "
+                f"with the example unit pooled every client takes part in every round, so cohort {self.cohort_size} of "
                 f"{self.clients} does not fit; leave cohort out, or use observer server."
             )
         if self.unit == Unit.EXAMPLE and self.sampling == Sampling.FIXED:
             raise BadInput(
                 "sampling fixed is not offered for the example unit; use poisson (or none, for full batches)."
             )
-        if self.sampling == Sampling.NONE and self.size != self.clients:
+        if self.sampling == Sampling.NONE and self.cohort_size != self.clients:
             raise BadInput(
-                f"sampling none means that all {self.clients} clients take part, so cohort {self.size} does not fit; "
+                f"sampling none means that all {self.clients} clients take part, so cohort {self.cohort_size} does not fit; "
                 "leave cohort out, or use poisson."
             )
         visible = self.unit == Unit.CLIENT and self.observer == Observer.SECAGG_SERVER and self.private
-        if visible and self.sampling == Sampling.POISSON and self.size != self.clients:
+        if visible and self.sampling == Sampling.POISSON and self.cohort_size != self.clients:
             raise BadInput(
                 "under secure aggregation the noise is divided among a known number of clients, which poisson does not give; "
                 "use sampling fixed."
@@ -162,9 +162,9 @@ class Plan:
             raise BadInput(
                 f"a sum over {self.survivors} clients is that client's own message; ask for survivors of at least {FEWEST}."
             )
-        if self.survivors is not None and self.survivors > self.size:
+        if self.survivors is not None and self.survivors > self.cohort_size:
             raise BadInput(
-                f"survivors {self.survivors} is more than the {self.size} clients of a cohort; ask for at most {self.size}."
+                f"survivors {self.survivors} is more than the {self.cohort_size} clients of a cohort; ask for at most {self.cohort_size}."
             )
         if (
             self.relation == Relation.ADD_REMOVE
@@ -207,11 +207,11 @@ class Plan:
     # ---- what follows from the fields ------------------------------------------------------------------------------------
 
     @property
-    def known(self) -> Method:
+    def method_spec(self) -> Method:
         return method(self.method)
 
     @property
-    def size(self) -> int:
+    def cohort_size(self) -> int:
         """The cohort that is expected, as a number."""
         return self.clients if self.cohort is None else self.cohort
 
@@ -232,11 +232,11 @@ class Plan:
     @property
     def sealed(self) -> bool:
         """Whether messages that are private each by itself are masked all the same, and clients keep their own accounts."""
-        return self.known.closed_loop and self.observer == Observer.SECAGG_SERVER
+        return self.method_spec.closed_loop and self.observer == Observer.SECAGG_SERVER
 
     @property
-    def fewest(self) -> int:
-        """The fewest clients that a cohort may have; others are not called together."""
+    def min_cohort(self) -> int:
+        """The min_cohort clients that a cohort may have; others are not called together."""
         return 0 if not self.sealed else FEWEST if self.survivors is None else self.survivors
 
     @property
@@ -246,7 +246,7 @@ class Plan:
     @property
     def private(self) -> bool:
         """Whether noise is drawn at all."""
-        return self.known.private
+        return self.method_spec.private
 
     # ---- plain data ------------------------------------------------------------------------------------------------------
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sordino import Federation, Plan, Speed
+from sordino import EngineOptions, Federation, Plan
 
 CLIENTS, MEMBERS, TEST = 4, 160, 640
-SPEED = Speed("in-process", checkpoint_every=1000, evaluate_every=1000)
+SPEED = EngineOptions("in-process", checkpoint_every=1000, evaluate_every=1000)
 
 
 def make(seed: int):

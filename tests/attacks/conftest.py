@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attacks.by_heart import SPEED, make, plan, population, private_plan
-from sordino import Federation, Speed
+from sordino import EngineOptions, Federation
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +16,7 @@ def heart(tmp_path_factory) -> tuple[Path, Federation]:
     from sordino import train
 
     out, federation = tmp_path_factory.mktemp("runs") / "open", population()
-    train(make(0), federation, plan(), out=out, speed=Speed("in-process", checkpoint_every=1000, keep_models=2))
+    train(make(0), federation, plan(), out=out, speed=EngineOptions("in-process", checkpoint_every=1000, keep_models=2))
     return out, federation
 
 

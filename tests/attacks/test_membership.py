@@ -14,7 +14,7 @@ from sordino.attacks.membership.quantile import Quantile
 from sordino.attacks.rows import Guarantee, play
 from sordino.attacks.table import ATTACKS, entry
 from sordino.attacks.target import Target
-from sordino.clients.flat import Flat
+from sordino.gradients.flat import Flat
 
 QUICK = {"lira": {"models": 4}, "lira-offline": {"models": 4}, "shadow-lr": {"shadows": 2}}
 # What each reaches on 160 judged records, less about two standard errors.
@@ -101,10 +101,10 @@ def test_more_reference_models_extend_those_that_are_there(target):
 def test_a_model_without_dense_layers_has_no_white_box(target):
     import torch
 
-    from sordino.attacks.lens import Lens
+    from sordino.attacks.model_probe import ModelProbe
     from sordino.errors import BadInput
 
-    lens = Lens(torch.nn.Sequential(torch.nn.Conv1d(1, 2, 3), torch.nn.Flatten()))
+    lens = ModelProbe(torch.nn.Sequential(torch.nn.Conv1d(1, 2, 3), torch.nn.Flatten()))
     with pytest.raises(BadInput, match="no dense layer"):
         theta = lens.flat.vector().numpy()
         lens.look(theta + 1, np.zeros((2, 1, 4), np.float32), np.zeros(2, int), 1, before=theta)

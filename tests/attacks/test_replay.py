@@ -12,9 +12,9 @@ from sordino import BadInput, Plan, train
 from sordino.attacks.protocol import Protocol, deal
 from sordino.attacks.replay import Tamper, replay, server_sees_messages
 from sordino.attacks.target import Target
-from sordino.clients.flat import Flat
-from sordino.engines import Speed
+from sordino.engines import EngineOptions
 from sordino.federation import checkpoint
+from sordino.gradients.flat import Flat
 
 SHORT = {"rounds": 4, "local_epochs": 1}
 WAYS = {
@@ -34,7 +34,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_an_honest_replay_is_the_run(way, tmp_path):
     federation, p = population(), WAYS[way]
-    speed = Speed("in-process", keep_models=1, checkpoint_every=100)
+    speed = EngineOptions("in-process", keep_models=1, checkpoint_every=100)
     result = train(make(p.seed), federation, p, out=tmp_path / "run", speed=speed)
     kept = checkpoint.kept(tmp_path / "run" / "models")
     assert sorted(kept) == list(range(1, p.rounds + 1))
@@ -170,7 +170,7 @@ def test_a_pull_is_the_cosine_of_a_gradient_with_the_move_that_followed():
     one = target(plan(**SHORT))
     move = 0.001 * np.random.Generator(np.random.PCG64(0)).standard_normal(one.theta.size).astype(np.float32)
     sight = one.lens.look(one.theta + move, one.inputs[:20], one.labels[:20], 1, before=one.theta)
-    assert np.abs(sight.pulls).mean() > 0.01
+    assert np.abs(sight.update_cosines).mean() > 0.01
     model, cut = make(0), one.lens.flat.layer_sizes()[0]
     for i in range(20):
         model.zero_grad()
@@ -179,7 +179,7 @@ def test_a_pull_is_the_cosine_of_a_gradient_with_the_move_that_followed():
         gradient = np.concatenate([p.grad.numpy().ravel() for p in model.parameters()])
         for layer, part in enumerate((slice(None, cut), slice(cut, None))):
             cosine = gradient[part] @ move[part] / np.linalg.norm(gradient[part]) / np.linalg.norm(move[part])
-            assert sight.pulls[i, layer] == pytest.approx(cosine, abs=1e-3)
+            assert sight.update_cosines[i, layer] == pytest.approx(cosine, abs=1e-3)
 
 
 def test_the_server_looks_at_moves_within_a_round():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attacks.by_heart import CLIENTS, SPEED, make, plan, population, private_plan
-from sordino import BadInput, Federation, Plan, Speed, train
+from sordino import BadInput, EngineOptions, Federation, Plan, train
 from sordino.attacks import metrics
 from sordino.attacks.game import Game
 from sordino.attacks.protocol import Protocol
@@ -31,7 +31,7 @@ def short_lessons(monkeypatch):
 
 
 def ran(tmp_path, p: Plan, keep: int = 0):
-    speed = Speed("in-process", checkpoint_every=1000, evaluate_every=1000, keep_models=keep) if keep else SPEED
+    speed = EngineOptions("in-process", checkpoint_every=1000, evaluate_every=1000, keep_models=keep) if keep else SPEED
     train(make(p.seed), population(), p, out=tmp_path / "run", speed=speed)
     return tmp_path / "run"
 

@@ -10,7 +10,7 @@ from sordino.errors import BadInput
 from sordino.federation import sampling
 from sordino.plan import Plan
 from sordino.privacy.bounds import L1, Automatic, Bound, Coordinates, Flat, Grouped
-from sordino.terms import Public, settle
+from sordino.schemes.terms import Public, settle
 
 
 def plan(**settings):

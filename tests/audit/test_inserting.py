@@ -11,11 +11,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from sordino import Federation, Plan, Speed, train  # noqa: E402
+from sordino import EngineOptions, Federation, Plan, train  # noqa: E402
 from sordino.audit import canary_clients  # noqa: E402
 from sordino.audit.measure import audit  # noqa: E402
 
-HERE = Speed(engine="in-process")
+HERE = EngineOptions(engine="in-process")
 WIDTH = 500
 
 
@@ -183,7 +183,7 @@ def test_a_resumed_run_has_the_same_canaries_and_the_same_scores(tmp_path):
 
 
 def test_workers_give_the_same_scores(tmp_path):
-    for name, speed in (("one", HERE), ("two", Speed(engine="workers", workers=2))):
+    for name, speed in (("one", HERE), ("two", EngineOptions(engine="workers", workers=2))):
         run(tmp_path / name, zero=False, speed=speed, unit="example", observer="secagg-server", method="adact")
     assert kept(tmp_path / "one")[0] == kept(tmp_path / "two")[0]
 

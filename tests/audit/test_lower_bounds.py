@@ -13,7 +13,7 @@ from sordino.audit.curves import Family
 from sordino.errors import BadInput
 from sordino.privacy import accounting, events, gdp
 from sordino.privacy.randomness import stream
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 
 DELTA = 1e-5
 

@@ -63,7 +63,7 @@ def test_a_replaced_unit_is_its_opposite_with_the_other_answer():
     bound = stage.rule.bound(stage.rule.init(), None)
     one, other = (bound.clip(stage.vector(1, bound, present)) for present in (True, False))
     np.testing.assert_allclose(one, -other, rtol=1e-5)
-    assert stage.told(stage.rule.query(stage.rule.init()).beside, 1, bound) == -0.5
+    assert stage.told(stage.rule.query(stage.rule.init()).with_sum, 1, bound) == -0.5
     assert np.linalg.norm(stage.vector(1, bound, False)) <= bound.size
 
 

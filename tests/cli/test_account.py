@@ -11,7 +11,7 @@ import pytest
 
 from sordino.cli.main import main
 from sordino.privacy import accounting, calibration, events
-from sordino.privacy.words import Relation, Sampling
+from sordino.privacy.vocabulary import Relation, Sampling
 
 
 def ask(capsys, line: str) -> dict:

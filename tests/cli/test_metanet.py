@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from sordino.cli.main import main  # noqa: E402
-from sordino.metanet.net import load  # noqa: E402
+from sordino.schemes.fedmap.metanet.net import load  # noqa: E402
 
 QUICK = ["--sequences", "200", "--steps", "2", "--encoder-steps", "2"]
 

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+from sordino.assembly import complete
 from sordino.cli.main import main, parser
 from sordino.cli.plan import DIMENSIONS, RECORDS
 from sordino.cli.train import plan_from
-from sordino.federation.assembly import complete
 from sordino.models import default_for
-from sordino.privacy.words import Unit
+from sordino.privacy.vocabulary import Unit
 
 
 def ask(capsys, line: str) -> dict:

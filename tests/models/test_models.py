@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from sordino import models
-from sordino.clients.flat import Flat, check
 from sordino.errors import BadInput
+from sordino.gradients.flat import Flat, check
 
 # name, shape of one example, classes, parameters counted by hand from the layer widths
 CASES = [

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sordino.errors import BadInput
-from sordino.privacy import accounting, events, library, rdp
-from sordino.privacy.words import Relation, Sampling
+from sordino.privacy import accounting, events, rdp
+from sordino.privacy import dp_accounting_check as library
+from sordino.privacy.vocabulary import Relation, Sampling
 
 # rate, rounds, delta, epsilon, multiplier (two decimals, rounded): add-remove, by dp-accounting's PLD
 TABLE = [

@@ -13,7 +13,7 @@ from sordino.errors import BadInput
 from sordino.privacy.bounds import L1, Automatic, Coordinates, Flat, Grouped, from_json
 from sordino.privacy.mechanisms import FixedPoint
 from sordino.privacy.randomness import stream
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 
 D = 6
 BOUNDS = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sordino.errors import BadInput
 from sordino.privacy import accounting, calibration, events
-from sordino.privacy.words import Relation, Sampling
+from sordino.privacy.vocabulary import Relation, Sampling
 
 ORDINARY = [
     (1.0, 30, 4.0, 1e-5),

@@ -15,7 +15,7 @@ from sordino.privacy import events, rdp
 from sordino.privacy import mechanisms as m
 from sordino.privacy.randomness import SecureSource, stream
 from sordino.privacy.release import _open
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 
 LENGTH = 1 << 14
 NOISES = [d.GAUSSIAN, d.SKELLAM]

@@ -14,7 +14,7 @@ from sordino.errors import BadInput, BudgetRefused, SordinoError
 from sordino.privacy import events, rdp
 from sordino.privacy.exact import largest_mu, no_costlier
 from sordino.privacy.filter import Filter, GdpFilter, NoBudget, RdpFilter, ScheduleFilter, from_json
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 
 T = events.types()
 ANY_FLOAT = st.one_of(

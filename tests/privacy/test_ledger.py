@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sordino.errors import BadInput, BudgetRefused, SordinoError
-from sordino.privacy import events, lines
+from sordino.privacy import events
+from sordino.privacy import ledger_format as lines
+from sordino.privacy.client_budgets import ClientBudgets
 from sordino.privacy.filter import GdpFilter, NoBudget, RdpFilter, ScheduleFilter
 from sordino.privacy.ledger import Ledger
-from sordino.privacy.spending import Spending
 
 ABOUT = {"unit": "client", "relation": "add-remove", "observer": "public"}
 PLAN = "d1" * 16
@@ -516,7 +517,7 @@ def test_bad_cohorts(path, clients):
 
 
 def per_client(path) -> Ledger:
-    return Ledger.create(path, PLAN, NoBudget("each client keeps its own"), ABOUT, Spending(1000, 2.0, 1e-5, 12.0))
+    return Ledger.create(path, PLAN, NoBudget("each client keeps its own"), ABOUT, ClientBudgets(1000, 2.0, 1e-5, 12.0))
 
 
 def test_clients_are_charged_with_the_grant_and_on_replay(path):
@@ -532,13 +533,13 @@ def test_clients_are_charged_with_the_grant_and_on_replay(path):
     made.close()
     with Ledger.open(path, PLAN) as again:
         assert np.array_equal(again.spending.to_arrays()["spent"], expected)
-    with Ledger.open(path, PLAN, head=head, spending=Spending.from_arrays(checkpoint)) as again:
+    with Ledger.open(path, PLAN, head=head, spending=ClientBudgets.from_arrays(checkpoint)) as again:
         assert np.array_equal(again.spending.to_arrays()["spent"], expected)  # nobody is charged twice
     with pytest.raises(BadInput, match="does not belong"):
-        Ledger.open(path, PLAN, spending=Spending(1000, 3.0, 1e-5, 12.0))
+        Ledger.open(path, PLAN, spending=ClientBudgets(1000, 3.0, 1e-5, 12.0))
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
     with pytest.raises(BadInput, match="ends before"):
-        Ledger.open(path, PLAN, spending=Spending.from_arrays(checkpoint))
+        Ledger.open(path, PLAN, spending=ClientBudgets.from_arrays(checkpoint))
 
 
 def test_a_cohort_is_charged_as_a_whole_or_not_at_all(path):
@@ -561,7 +562,7 @@ def test_a_cohort_is_charged_as_a_whole_or_not_at_all(path):
 
 def test_a_refusing_filter_leaves_the_clients_alone(path):
     budget = ScheduleFilter([ROUND], 1.0, 1e-5)
-    made = Ledger.create(path, PLAN, budget, ABOUT, Spending(10, 2.0, 1e-5, 12.0))
+    made = Ledger.create(path, PLAN, budget, ABOUT, ClientBudgets(10, 2.0, 1e-5, 12.0))
     made.request(ROUND, 0, clients=[1])
     spent = made.spending.to_arrays()["spent"]
     with pytest.raises(BudgetRefused, match="schedule"):

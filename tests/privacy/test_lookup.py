@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sordino.errors import BadInput
 from sordino.privacy import lookup, rdp, renyi
+from sordino.privacy.client_budgets import ClientBudgets
 from sordino.privacy.lookup import Table
-from sordino.privacy.spending import Spending
 
 PAPER = Table([0.01, 0.1, 0.3])  # as large as the paper's: 100 bins, every order from 2 to 64
 
@@ -116,7 +116,7 @@ def test_a_round_of_heterogeneous_spending_takes_milliseconds(clients, limit):
     """Every client its own rate and multiplier: look up, see who can pay, charge. The limits are lenient."""
     rng = np.random.default_rng(2)
     table = Table(np.minimum(1, 64 / rng.integers(50, 2000, clients)), [16])
-    spending, ids = Spending(clients, 8.0, 1e-6, 16.0), np.arange(clients)
+    spending, ids = ClientBudgets(clients, 8.0, 1e-6, 16.0), np.arange(clients)
     multipliers = np.exp(rng.normal(0.7, 0.3, clients))
     taken = []
     for _ in range(3):

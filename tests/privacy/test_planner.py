@@ -9,9 +9,9 @@ import pytest
 
 from sordino.errors import BadInput
 from sordino.privacy import calibration
-from sordino.privacy.planner import Setting, plan
-from sordino.privacy.prospect import outcome
-from sordino.privacy.words import Observer, Relation, Sampling, Unit
+from sordino.privacy.planner import Scenario, plan
+from sordino.privacy.scenario import outcome
+from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit
 
 ADACT = {"clients": 10, "dimension": 344_000, "rounds": 30, "epsilon": 4.0, "unit": Unit.CLIENT, "examples": 5000}
 
@@ -28,7 +28,7 @@ def options(remedy) -> dict:
     "observer, ratio", [(Observer.PUBLIC, 347), (Observer.SECAGG_SERVER, 347), (Observer.SERVER, 1098)]
 )
 def test_adact_own_setting(observer, ratio):
-    forecast = plan(Setting(**ADACT, observer=observer))
+    forecast = plan(Scenario(**ADACT, observer=observer))
     assert forecast.multiplier == pytest.approx(5.92, abs=0.005)
     assert forecast.noise_to_bound == pytest.approx(ratio, abs=1)
     assert forecast.verdict == "implausible"
@@ -41,37 +41,37 @@ def test_adact_own_setting(observer, ratio):
 
 def test_ratios_by_hand():
     z = calibration.multiplier_for(8.0, 1e-5, 200, 0.1)
-    public = plan(Setting(1000, 10_000, 200, cohort=100, unit=Unit.CLIENT, observer=Observer.PUBLIC, epsilon=8.0))
+    public = plan(Scenario(1000, 10_000, 200, cohort=100, unit=Unit.CLIENT, observer=Observer.PUBLIC, epsilon=8.0))
     assert public.multiplier == pytest.approx(z, rel=1e-3)
     assert public.noise_to_bound == pytest.approx(public.multiplier * 100 / 100)
     assert public.releases == 200 and public.accountant == "pld" and public.relation is Relation.ADD_REMOVE
     # A server that sees who takes part: nothing is amplified, but nobody is in all the rounds.
-    secagg = plan(Setting(1000, 10_000, 200, cohort=100, unit=Unit.CLIENT, epsilon=8.0, sampling=Sampling.FIXED))
+    secagg = plan(Scenario(1000, 10_000, 200, cohort=100, unit=Unit.CLIENT, epsilon=8.0, sampling=Sampling.FIXED))
     assert 20 < secagg.releases < 60
     assert secagg.multiplier == pytest.approx(calibration.multiplier_for(8.0, 1e-5, secagg.releases), rel=1e-3)
     assert secagg.noise_to_bound == pytest.approx(secagg.multiplier)
     # Local noise averages out with the square root of the cohort.
-    server = plan(Setting(1000, 10_000, 200, cohort=100, unit=Unit.CLIENT, epsilon=8.0, observer=Observer.SERVER))
+    server = plan(Scenario(1000, 10_000, 200, cohort=100, unit=Unit.CLIENT, epsilon=8.0, observer=Observer.SERVER))
     assert server.noise_to_bound == pytest.approx(10 * secagg.noise_to_bound, rel=1e-3)
 
 
 def test_example_units_by_hand():
-    pooled = plan(Setting(10, 10_000, 100, examples=1000, batch_size=500, epsilon=4.0))
+    pooled = plan(Scenario(10, 10_000, 100, examples=1000, batch_size=500, epsilon=4.0))
     assert pooled.multiplier == pytest.approx(calibration.multiplier_for(4.0, 1e-5, 100, 0.05), rel=1e-3)
     assert pooled.noise_to_bound == pytest.approx(pooled.multiplier * 100 / 500)
     local = plan(
-        Setting(10, 10_000, 100, examples=1000, batch_size=100, local_epochs=2, epsilon=4.0, observer=Observer.SERVER)
+        Scenario(10, 10_000, 100, examples=1000, batch_size=100, local_epochs=2, epsilon=4.0, observer=Observer.SERVER)
     )
     assert local.releases == 100 * 2 * 10
     assert local.multiplier == pytest.approx(calibration.multiplier_for(4.0, 1e-5, 2000, 0.1), rel=1e-3)
     assert local.noise_to_bound == pytest.approx(local.multiplier * 100 / 100)
-    full = plan(Setting(10, 10_000, 100, examples=1000, sampling=Sampling.NONE, epsilon=4.0))
+    full = plan(Scenario(10, 10_000, 100, examples=1000, sampling=Sampling.NONE, epsilon=4.0))
     assert full.accountant == "gdp" and full.contributions == 10_000
 
 
 @pytest.mark.parametrize("dimension, verdict", [(10_000, "plausible"), (10**6, "hard"), (10**8, "implausible")])
 def test_verdicts(dimension, verdict):
-    forecast = plan(Setting(100, dimension, 10, unit=Unit.CLIENT, multiplier=2.0))
+    forecast = plan(Scenario(100, dimension, 10, unit=Unit.CLIENT, multiplier=2.0))
     assert forecast.noise_to_bound == pytest.approx(2.0 * math.sqrt(dimension) / 100)
     assert forecast.verdict == verdict
     assert (forecast.remedies == ()) == (verdict == "plausible")
@@ -80,13 +80,13 @@ def test_verdicts(dimension, verdict):
 @pytest.mark.parametrize(
     "setting",
     [
-        Setting(**ADACT, observer=Observer.PUBLIC),
-        Setting(**ADACT, observer=Observer.SERVER),
-        Setting(500, 200_000, 100, cohort=20, unit=Unit.CLIENT, observer=Observer.PUBLIC, epsilon=4.0),
-        Setting(300, 200_000, 50, cohort=20, unit=Unit.CLIENT, epsilon=4.0, sampling=Sampling.FIXED),
-        Setting(10, 344_000, 100, examples=200, batch_size=16, epsilon=1.0),
-        Setting(10, 344_000, 30, examples=500, batch_size=64, epsilon=2.0, observer=Observer.SERVER),
-        Setting(20, 100_000, 30, unit=Unit.CLIENT, observer=Observer.PUBLIC, multiplier=4.0),
+        Scenario(**ADACT, observer=Observer.PUBLIC),
+        Scenario(**ADACT, observer=Observer.SERVER),
+        Scenario(500, 200_000, 100, cohort=20, unit=Unit.CLIENT, observer=Observer.PUBLIC, epsilon=4.0),
+        Scenario(300, 200_000, 50, cohort=20, unit=Unit.CLIENT, epsilon=4.0, sampling=Sampling.FIXED),
+        Scenario(10, 344_000, 100, examples=200, batch_size=16, epsilon=1.0),
+        Scenario(10, 344_000, 30, examples=500, batch_size=64, epsilon=2.0, observer=Observer.SERVER),
+        Scenario(20, 100_000, 30, unit=Unit.CLIENT, observer=Observer.PUBLIC, multiplier=4.0),
     ],
     ids=range(7),
 )
@@ -107,14 +107,14 @@ def test_remedies_do_what_they_say(setting):
 
 
 def test_a_larger_cohort_is_the_smallest_that_does():
-    setting = Setting(500, 400_000, 100, cohort=20, unit=Unit.CLIENT, observer=Observer.PUBLIC, epsilon=8.0)
+    setting = Scenario(500, 400_000, 100, cohort=20, unit=Unit.CLIENT, observer=Observer.PUBLIC, epsilon=8.0)
     remedy = next(r for r in plan(setting).remedies if r.change == "a larger cohort")
     cohort = options(remedy)["cohort"]
     assert remedy.reaches and outcome(replace(setting, cohort=cohort - 1))[1] > 10
 
 
 def test_noise_may_be_given_instead_of_a_budget():
-    forecast = plan(Setting(10, 344_000, 30, unit=Unit.CLIENT, observer=Observer.PUBLIC, multiplier=5.922))
+    forecast = plan(Scenario(10, 344_000, 30, unit=Unit.CLIENT, observer=Observer.PUBLIC, multiplier=5.922))
     assert forecast.epsilon == pytest.approx(4.0, rel=1e-3) and forecast.multiplier == 5.922
 
 
@@ -142,4 +142,4 @@ def test_noise_may_be_given_instead_of_a_budget():
 )
 def test_bad_settings(wrong):
     with pytest.raises(BadInput):
-        Setting(**{**ADACT, **wrong})
+        Scenario(**{**ADACT, **wrong})

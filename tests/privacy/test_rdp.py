@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from scipy import integrate
 
 from sordino.errors import BadInput
-from sordino.privacy import events, library, rdp, renyi
-from sordino.privacy.words import Relation
+from sordino.privacy import dp_accounting_check as library
+from sordino.privacy import events, rdp, renyi
+from sordino.privacy.vocabulary import Relation
 
 GRID = [(0.1, 1.0), (0.01, 0.7), (0.004, 1.0), (0.5, 3.0), (0.1, 20.0), (0.9, 0.5), (0.3, 0.3), (0.001, 5.0)]
 WHOLE = rdp.ORDERS == np.floor(rdp.ORDERS)

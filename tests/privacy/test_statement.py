@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sordino.errors import BadInput
 from sordino.privacy.statement import Statement, _up, assumptions
-from sordino.privacy.words import Noise, Observer, Relation, Sampling, Unit, Variant, noise_for
+from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling, Unit, Variant, noise_for
 
 PROVEN = Statement(
     method="adact",

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from sordino.report.axis import linear, logarithmic, rounds, suits_log
 from sordino.report.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart, Reference
+from sordino.report.downsample import spread, thin
 from sordino.report.numbers import at_least, at_most, percent_up
 from sordino.report.promise import most_found
 from sordino.report.reading import Run
 from sordino.report.series import figures, noise_to_signal, spending
-from sordino.report.thin import spread, thin
 
 from .conftest import PLAN, STATEMENT
 from .conftest import rounds as metrics

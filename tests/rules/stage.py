@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from sordino.methods import Setting, method
+from sordino.methods import RuleContext, method
 from sordino.privacy.randomness import SERVER, stream
-from sordino.rules.base import Rule, Seen, State
+from sordino.rules.base import RoundOutput, Rule, State
 from sordino.rules.query import Answer, Query, is_raw, split
 
 
@@ -38,7 +38,7 @@ PLAN = StandIn()
 
 
 def build(name: str, sizes: tuple[int, ...] = (4, 2), units: float = 100, **changes: Any) -> Rule:
-    return method(name).build(Setting(replace(PLAN, method=name, **changes), sizes, units))  # type: ignore[arg-type]
+    return method(name).build(RuleContext(replace(PLAN, method=name, **changes), sizes, units))  # type: ignore[arg-type]
 
 
 def play(
@@ -61,13 +61,13 @@ def play(
 def step(
     rule: Rule, state: State, t: int, norms: np.ndarray, z: float, units: float, source: np.random.Generator
 ) -> tuple[State, float]:
-    before, beside = rule.query(state)
-    z_sum, (std_before, std_beside) = split(z, before, beside)
-    asked = reply(before, norms, rule.bound(state, None).size, std_before, units, source)
+    pre_clip, with_sum = rule.query(state)
+    z_sum, (std_pre, std_with) = split(z, pre_clip, with_sum)
+    asked = reply(pre_clip, norms, rule.bound(state, None).size, std_pre, units, source)
     bound = rule.bound(state, asked)
-    said = reply(beside, norms, bound.size, std_beside, units, source)
+    said = reply(with_sum, norms, bound.size, std_with, units, source)
     mean = np.zeros(1)  # rules that learn from the sum itself are staged elsewhere
-    seen = Seen(t, bound, said, mean, np.asarray(bound.std(z_sum)) / units, asked)
+    seen = RoundOutput(t, bound, said, mean, np.asarray(bound.std(z_sum)) / units, asked)
     return rule.observe(state, seen), bound.size
 
 

@@ -8,7 +8,7 @@ from stage import build
 
 from sordino.privacy.randomness import SERVER, stream
 from sordino.rules.adaclip import shrink
-from sordino.rules.base import Seen
+from sordino.rules.base import RoundOutput
 
 
 def error(name, variant, spread, units, z, rounds=60, seed=0):
@@ -24,7 +24,7 @@ def error(name, variant, spread, units, z, rounds=60, seed=0):
         total = sum(limit.clip(v) for v in drawn) + limit.std(z) * source.standard_normal(d)
         mean = limit.decode(total / units)
         errors.append(np.sum((mean - centre) ** 2))
-        state = rule.observe(state, Seen(t, limit, None, mean, limit.std(z) / units))
+        state = rule.observe(state, RoundOutput(t, limit, None, mean, limit.std(z) / units))
     size = np.sqrt(np.mean(limit.scale**2)) / bound if name == "adaclip" else 1.0
     return np.mean(errors[-20:]), size
 

@@ -12,7 +12,7 @@ import pytest
 from stage import build
 
 from sordino.privacy.bounds import L1, Automatic, Coordinates, Flat, Grouped
-from sordino.rules.base import Seen, trust
+from sordino.rules.base import RoundOutput, trust
 from sordino.rules.query import Answer, BoundedValue, CentredBit, HistogramBin, RawBit, RawNorm
 
 A, B = np.array([3.0, 4.0]), np.array([0.0, 1.0])
@@ -23,8 +23,8 @@ def clipped_sum(bound):
     return bound.clip(A) + bound.clip(B)
 
 
-def seen(bound, answer=None, round=1, mean=None, noise=0.0, before=None):
-    return Seen(round, bound, answer, np.zeros(2) if mean is None else mean, noise, before)
+def seen(bound, answer=None, round=1, mean=None, noise=0.0, pre_clip=None):
+    return RoundOutput(round, bound, answer, np.zeros(2) if mean is None else mean, noise, pre_clip)
 
 
 def answer(query, bound, noise=0.0, std=0.0):
@@ -96,14 +96,14 @@ def test_same_round_histogram(name):
     """
     rule = build(name, options={"low": 0.5, "high": 8.0, "bins": 5, "share": 0.2})
     state = rule.init()
-    before, beside = rule.query(state)
-    assert isinstance(before, HistogramBin) and beside is None and np.allclose(before.edges, [0.5, 1, 2, 4, 8])
-    said = answer(before, 1.0)
+    pre_clip, with_sum = rule.query(state)
+    assert isinstance(pre_clip, HistogramBin) and with_sum is None and np.allclose(pre_clip.edges, [0.5, 1, 2, 4, 8])
+    said = answer(pre_clip, 1.0)
     assert said.total.tolist() == [0, 1, 0, 0, 1, 0]
     bound = rule.bound(state, said)
     assert bound.size == pytest.approx(1.0)
     assert np.allclose(clipped_sum(bound), [0.6, 0.8 + 1])
-    assert rule.observe(state, seen(bound, before=said))["log_bound"] == pytest.approx(0.0)
+    assert rule.observe(state, seen(bound, pre_clip=said))["log_bound"] == pytest.approx(0.0)
 
 
 def test_dp_fedacn_published():
@@ -127,7 +127,7 @@ def test_dp_fedacn_certified():
     """Same clients, repaired: with both below 6 in round 2 the bound shrinks by exp(-1/2) and rho_2 = sqrt(1/2)."""
     rule = build("dp-fedacn", bound=6.0)
     state = rule.init()
-    assert isinstance(rule.query(state).beside, CentredBit) and rule.query(state).before is None
+    assert isinstance(rule.query(state).with_sum, CentredBit) and rule.query(state).pre_clip is None
     state = rule.observe(state, seen(Flat(6.0), answer(CentredBit(), 6.0)))
     assert state["bound"] == pytest.approx(6 * math.exp(-0.5)) and state["round"] == 2  # rho_1 = 1
     state = rule.observe({**state, "bound": 6.0}, seen(Flat(6.0), answer(CentredBit(), 6.0), round=2))
@@ -142,7 +142,7 @@ def test_dp_fedagnc():
     assert rule.observe(rule.init(), seen(Flat(2.0), answer(RawNorm(), 2.0))) == {"bound": 3.0}
 
     rule = build("dp-fedagnc", bound=2.0, options={"gain": 1.0})
-    query = rule.query(rule.init()).beside
+    query = rule.query(rule.init()).with_sum
     assert isinstance(query, BoundedValue) and query.cap == 3.0
     assert rule.observe(rule.init(), seen(Flat(2.0), answer(query, 2.0)))["bound"] == pytest.approx(3.0)
     # At C = 1/2 client A is cut off at 1.5: (1.5 + 1)/2 = 1.25.

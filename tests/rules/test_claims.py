@@ -9,7 +9,7 @@ from stage import PLAN, replace
 
 from sordino.methods import METHODS, method
 from sordino.privacy import accounting, events
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 from sordino.rules import claims
 
 

@@ -33,7 +33,7 @@ def line(monkeypatch):
 
 
 def build(line, **changes):
-    return line.build(methods.Setting(replace(PLAN, **changes), (3, 2), 100))
+    return line.build(methods.RuleContext(replace(PLAN, **changes), (3, 2), 100))
 
 
 def test_one_file_and_one_line_make_a_method(line):

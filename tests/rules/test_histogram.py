@@ -48,9 +48,9 @@ def test_two_rounds_by_hand():
     """Twelve clients and next to no noise, on a grid of 4 edges at log 0, 2, 4 and 6."""
     rule = Histogram(start=1.0, low=1.0, high=math.exp(6), bins=4, span=1.0)
     state = rule.init()
-    before, beside = rule.query(state)
-    assert beside is None and before.share == rule.opening
-    assert np.allclose(np.log(before.edges), [0, 2, 4, 6])
+    pre_clip, with_sum = rule.query(state)
+    assert with_sum is None and pre_clip.share == rule.opening
+    assert np.allclose(np.log(pre_clip.edges), [0, 2, 4, 6])
     norms = np.exp(np.array([1.0] * 3 + [3.0] * 6 + [5.0] * 3))
     # Below the edges lie 0, 3, 9, 12 of 12; less half of them: -6, -3, 3, 6; zero half way from 2 to 4.
     after, bound = step(rule, state, 1, norms, 1e-9, 12, stream(0, 1, SERVER, "noise"))
@@ -65,7 +65,7 @@ def test_the_grid_closes_in_and_the_share_falls():
     state = rule.init()
     shares, widths = [], []
     for t in range(1, 6):
-        shares.append(rule.query(state).before.share)
+        shares.append(rule.query(state).pre_clip.share)
         widths.append(state["high"] - state["low"])
         norms = lognormal(0.5, 30.0)(stream(0, t, SERVER, "norms"), t)
         state, _ = step(rule, state, t, norms, 1.0, 100, stream(0, t, SERVER, "noise"))

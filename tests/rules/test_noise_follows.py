@@ -16,7 +16,7 @@ from sordino.privacy import mechanisms
 from sordino.privacy.bounds import Flat
 from sordino.privacy.randomness import SERVER, stream
 from sordino.privacy.release import Private
-from sordino.rules.base import NOTHING, Seen
+from sordino.rules.base import NOTHING, RoundOutput
 from sordino.rules.query import Answer, is_raw, split
 
 D, Z, ROUNDS = 2000, 1.5, 6
@@ -42,8 +42,8 @@ class Leaping:
 def one_round(rule, state, t, seed=0):
     """Two clients with nothing to say about D coordinates; what comes out is noise alone."""
     source = stream(seed, t, SERVER, "noise")
-    before, beside = rule.query(state)
-    z_sum, (std_before, std_beside) = split(Z, before, beside)
+    pre_clip, with_sum = rule.query(state)
+    z_sum, (std_pre, std_with) = split(Z, pre_clip, with_sum)
     events = []
 
     def ask(query, std, bound):
@@ -56,7 +56,7 @@ def one_round(rule, state, t, seed=0):
         events.append(event.noise_multiplier)
         return Answer(told.value, 2, std)
 
-    asked = ask(before, std_before, rule.bound(state, None).size)
+    asked = ask(pre_clip, std_pre, rule.bound(state, None).size)
     bound = rule.bound(state, asked)
     grid = mechanisms.FixedPoint.for_bound(bound, 2)
     still = [mechanisms.contribution(np.zeros(D), bound, grid) for _ in range(2)]
@@ -64,9 +64,9 @@ def one_round(rule, state, t, seed=0):
     noisy, event = mechanisms.gaussian(total, bound, z_sum, source)
     assert bound.honest == hasattr(event, "noise_multiplier")  # a bound that does not match its noise proves nothing
     events.append(event.noise_multiplier if bound.honest else math.nan)
-    said = ask(beside, std_beside, bound.size)
+    said = ask(with_sum, std_with, bound.size)
     mean = bound.decode(noisy.value / 2)
-    after = rule.observe(state, Seen(t, bound, said, mean, np.asarray(bound.std(z_sum)) / 2, asked))
+    after = rule.observe(state, RoundOutput(t, bound, said, mean, np.asarray(bound.std(z_sum)) / 2, asked))
     return after, bound, z_sum, noisy.value, events
 
 
@@ -92,7 +92,7 @@ def test_a_bound_that_changes_every_round():
 def test_the_next_bound_cannot_noise_this_sum():
     rule = Leaping()
     now = rule.bound(rule.init(), None)
-    following = rule.bound(rule.observe(rule.init(), Seen(1, now, None, np.zeros(1), 0.0)), None)
+    following = rule.bound(rule.observe(rule.init(), RoundOutput(1, now, None, np.zeros(1), 0.0)), None)
     total = mechanisms.contribution(np.ones(3), now, mechanisms.FixedPoint.for_bound(now, 1))
     with pytest.raises(NotPrivate, match="use the bound that clipped it"):
         mechanisms.gaussian(total, following, Z, stream(0, 1, SERVER, "noise"))

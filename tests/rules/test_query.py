@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sordino.errors import BadInput
 from sordino.privacy import accounting, events
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 from sordino.rules.query import Answer, BoundedValue, CentredBit, HistogramBin, RawBit, RawNorm, is_raw, split
 
 QUERIES = (CentredBit(), HistogramBin.log_spaced(1e-3, 1e3, 7), BoundedValue(2.0))
@@ -46,9 +46,9 @@ def test_the_norm_of_a_query_is_reached():
 
 @given(st.floats(0.3, 50), SHARE, SHARE)
 def test_however_it_is_split_the_round_is_one_event_of_its_multiplier(z, first, second):
-    before, beside = HistogramBin((1.0, 2.0), first), CentredBit(second)
-    z_sum, (std_before, std_beside) = split(z, before, beside)
-    parts = (z_sum, std_before / before.norm, std_beside / beside.norm)
+    pre_clip, with_sum = HistogramBin((1.0, 2.0), first), CentredBit(second)
+    z_sum, (std_pre, std_with) = split(z, pre_clip, with_sum)
+    parts = (z_sum, std_pre / pre_clip.norm, std_with / with_sum.norm)
     assert sum(p**-2 for p in parts) ** -0.5 == pytest.approx(z, rel=1e-12)
     assert events.joint(*parts).noise_multiplier == pytest.approx(z, rel=1e-12)
 
@@ -56,9 +56,9 @@ def test_however_it_is_split_the_round_is_one_event_of_its_multiplier(z, first, 
 @pytest.mark.parametrize("rate", [0.1, 1.0])
 @pytest.mark.parametrize("shares", [(0.01, 0.3), (0.4, 0.5), (0.05, 0.05)])
 def test_the_accounted_epsilon_is_that_of_the_single_event(rate, shares):
-    before, beside = HistogramBin((1.0, 2.0), shares[0]), CentredBit(shares[1])
-    z_sum, (std_before, std_beside) = split(1.5, before, beside)
-    joint = events.joint(z_sum, std_before / before.norm, std_beside / beside.norm)
+    pre_clip, with_sum = HistogramBin((1.0, 2.0), shares[0]), CentredBit(shares[1])
+    z_sum, (std_pre, std_with) = split(1.5, pre_clip, with_sum)
+    joint = events.joint(z_sum, std_pre / pre_clip.norm, std_with / with_sum.norm)
 
     def epsilon(event):
         sampled = event if rate == 1 else events.poisson(rate, event)

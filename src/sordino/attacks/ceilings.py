@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 
 from sordino.errors import BadInput
-from sordino.privacy.words import Relation, Unit
+from sordino.privacy.vocabulary import Relation, Unit
 
 _HUGE = 700.0  # e to this is still a number
 

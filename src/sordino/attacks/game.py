@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sordino.attacks.lens import Sight
+from sordino.attacks.model_probe import Observation
 from sordino.attacks.target import References, Shadows, Target
 from sordino.errors import NotPrivate
 from sordino.privacy.randomness import SERVER, stream
@@ -111,7 +111,7 @@ class Game:
         target = self._target
         return target.cached("population", lambda: target.lens.logits(target.theta, target.population_inputs))
 
-    def watch(self, count: int, deep: bool = False, server: bool = False, active: float = 0.0) -> list[Sight]:
+    def watch(self, count: int, deep: bool = False, server: bool = False, active: float = 0.0) -> list[Observation]:
         """Sights of the attacked records in several rounds."""
         self._need(Reach.ROUNDS)
         if deep:

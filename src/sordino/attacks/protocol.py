@@ -44,7 +44,7 @@ class Protocol:
 
 
 @dataclass(frozen=True, eq=False)
-class Cast:
+class AttackSplit:
     """The records by their place in the stored data. Attacked ones are numbered, in an order that tells nothing."""
 
     federation: Federation
@@ -86,7 +86,7 @@ class Cast:
         return mine, np.asarray(test[0 if part == "x" else 1])
 
 
-def deal(federation: Federation, protocol: Protocol) -> Cast:
+def deal(federation: Federation, protocol: Protocol) -> AttackSplit:
     """Deal the records out, by the protocol's seed."""
     test = federation.raw_test
     if federation.x is None or federation.offsets is None:
@@ -119,7 +119,7 @@ def deal(federation: Federation, protocol: Protocol) -> Cast:
     for kind in (True, False):
         mine = rng.permutation(np.flatnonzero(member == kind))
         own[mine[:known]] = True
-    return Cast(
+    return AttackSplit(
         federation=federation,
         member=member,
         row=row,

@@ -5,7 +5,7 @@ the secure source). Nothing is charged: this is a simulation of what an attacker
 machine.
 
 Active attackers follow Nasr et al. 2019: they climb the loss on the attacked records, and watch whose owner
-pulls the model back. A server adds the climb to the model that it sends out; a client adds it to the sum, where it is
+update_cosines the model back. A server adds the climb to the model that it sends out; a client adds it to the sum, where it is
 clipped like everyone else's contribution. The length of a climb is a multiple of the last honest move.
 """
 
@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sordino.attacks.shadows import Make, Say, quiet
-from sordino.clients.request import GIVE, Request
 from sordino.errors import BadInput
 from sordino.federation.population import Federation
 from sordino.plan import Plan
-from sordino.privacy.words import Observer
+from sordino.privacy.vocabulary import Observer
+from sordino.schemes.request import CONTRIBUTE, Request
 
 if TYPE_CHECKING:
-    from sordino.engines.base import Gathered
+    from sordino.engines.base import Aggregate
 
-Seen = Callable[[int, np.ndarray, np.ndarray], None]  # round, weights that it began with, of the released model
+RoundOutput = Callable[[int, np.ndarray, np.ndarray], None]  # round, weights that it began with, of the released model
 Sent = Callable[[int, np.ndarray, int, np.ndarray], None]  # round, weights that it began with, client, of its own model
 Climb = Callable[[np.ndarray], np.ndarray]  # weights -> gradient of the loss on the attacked records
 
@@ -63,14 +63,14 @@ def honest(
     make: Make, federation: Federation, plan: Plan, every: int, folder: Path | None, workers: int = 0, say: Say = quiet
 ) -> tuple[dict[int, np.ndarray], np.ndarray]:
     """The run once more without an attacker, by training itself: models of every so many rounds, and the last."""
-    from sordino.clients.flat import Flat
-    from sordino.engines import Speed
+    from sordino.engines import EngineOptions
     from sordino.federation import checkpoint
-    from sordino.federation.training import train
+    from sordino.gradients.flat import Flat
+    from sordino.training import train
 
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    speed = Speed("auto", workers, evaluate_every=plan.rounds, checkpoint_every=plan.rounds, keep_models=every)
+    speed = EngineOptions("auto", workers, evaluate_every=plan.rounds, checkpoint_every=plan.rounds, keep_models=every)
     seen = lambda progress: say("replay", progress.round, progress.rounds)  # noqa: E731
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as scratch:
         out = Path(scratch) / "run"
@@ -83,7 +83,7 @@ def replay(
     federation: Federation,
     plan: Plan,
     watch: Collection[int],
-    seen: Seen,
+    seen: RoundOutput,
     sent: Sent | None = None,
     tamper: Tamper | None = None,
     workers: int = 0,
@@ -93,19 +93,19 @@ def replay(
 
     Canaries are left out: nobody attacks them here.
     """
-    from sordino.engines import Speed, start_engine
-    from sordino.federation.round import Round
-    from sordino.methods import Setting
-    from sordino.terms import Public, settle
+    from sordino.engines import EngineOptions, start_engine
+    from sordino.methods import RuleContext
+    from sordino.schemes.base import Round
+    from sordino.schemes.terms import Public, settle
 
-    if plan.known.closed_loop:
+    if plan.method_spec.closed_loop:
         raise BadInput(f"no attacker can be put into a replay of method {plan.method}; attack what it released.")
     plan = plan.replace(canaries=0)
     terms = settle(plan, Public.of(federation))
     module = make(plan.seed)
     sizes = tuple(p.numel() for p in module.parameters() if p.requires_grad)
-    rule = plan.known.build(Setting(plan, sizes, terms.units, terms.multiplier or None))
-    speed = Speed("in-process") if sent is not None else Speed("auto", workers)
+    rule = plan.method_spec.build(RuleContext(plan, sizes, terms.units, terms.multiplier or None))
+    speed = EngineOptions("in-process") if sent is not None else EngineOptions("auto", workers)
     engine, work, theta = start_engine(module, federation, plan, rule, speed, None)
     tapped: Any = engine if sent is None else Tap(engine, work, set(watch), sent)
     ledger: Any = Uncharged()
@@ -126,7 +126,7 @@ def replay(
             if active is not None and not active.server:
                 room = active.strength * move
                 if facts.bound is not None:  # clipped to the bound, and one contribution of many
-                    room = min(room, facts.bound / terms.denominator(np.arange(plan.size)))
+                    room = min(room, facts.bound / terms.denominator(np.arange(plan.cohort_size)))
                 model = replace(model, theta=model.theta + _step(active, before, room))
             else:
                 move = facts.moved * rounds.optimizer.lr
@@ -149,8 +149,8 @@ class Tap:
         self.engine, self.work, self.watch, self.sent = engine, work, watch, sent
         self.theta: np.ndarray = engine.theta
 
-    def run(self, request: Request, items: Sequence[Any]) -> Gathered:
-        if request.phase != GIVE or request.round not in self.watch:
+    def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
+        if request.phase != CONTRIBUTE or request.round not in self.watch:
             return self.engine.run(request, items)
         import torch
 

@@ -13,12 +13,12 @@ import numpy as np
 from sordino.attacks import metrics
 from sordino.attacks.ceilings import Ceiling, ceiling_for_record
 from sordino.attacks.game import Game, Guess
-from sordino.attacks.protocol import Cast
+from sordino.attacks.protocol import AttackSplit
 from sordino.attacks.replay import server_sees_messages
 from sordino.attacks.table import Entry
 from sordino.attacks.target import Target
 from sordino.plan import Plan
-from sordino.privacy.words import Observer, Relation, Unit
+from sordino.privacy.vocabulary import Observer, Relation, Unit
 
 CONTROL = 0.55  # the AUC that an attack must reach on an undefended model to tell anything about a defended one
 
@@ -68,7 +68,7 @@ def play(target: Target, entry: Entry, guarantee: Guarantee, **changes: Any) -> 
     return made
 
 
-def row(entry: Entry, guess: Guess, cast: Cast, guarantee: Guarantee, plan: Plan) -> dict[str, Any]:
+def row(entry: Entry, guess: Guess, cast: AttackSplit, guarantee: Guarantee, plan: Plan) -> dict[str, Any]:
     """One line, as plain data."""
     members, scores = cast.member[cast.judged], np.asarray(guess.scores, np.float64)
     ceiling = guarantee.ceiling(entry, plan)
@@ -97,7 +97,7 @@ def row(entry: Entry, guess: Guess, cast: Cast, guarantee: Guarantee, plan: Plan
     return found
 
 
-def _notes(entry: Entry, guarantee: Guarantee, plan: Plan, non_members: int, cast: Cast) -> list[str]:
+def _notes(entry: Entry, guarantee: Guarantee, plan: Plan, non_members: int, cast: AttackSplit) -> list[str]:
     said = []
     rough = [name for name, rate in metrics.RATES.items() if non_members * rate < metrics.ENOUGH]
     if rough:

@@ -26,7 +26,7 @@ from sordino.attacks.table import Entry, entry
 from sordino.attacks.target import Target
 from sordino.errors import BadInput, in_short, whole
 from sordino.plan import Plan
-from sordino.privacy.words import Observer, Relation, Unit, Variant
+from sordino.privacy.vocabulary import Observer, Relation, Unit, Variant
 
 if TYPE_CHECKING:
     from sordino.federation.population import Federation
@@ -111,9 +111,9 @@ class Opened:
 
 
 def _open(folder: Path, make: Make | None, federation: Federation | None, settings: Settings, say: Say) -> Opened:
-    from sordino.clients.flat import Flat
     from sordino.federation import checkpoint
     from sordino.federation.folder import RunFolder
+    from sordino.gradients.flat import Flat
 
     run, plan = RunFolder.reopen(folder)
     weights, said = folder / "model.safetensors", folder / "statement.json"
@@ -140,7 +140,7 @@ def _open(folder: Path, make: Make | None, federation: Federation | None, settin
 
 
 def _assembled(plan: Plan, make: Make | None, federation: Federation | None) -> tuple[Plan, Make, Federation]:
-    from sordino.federation.assembly import assemble
+    from sordino.assembly import assemble
     from sordino.models import build
 
     if make is not None and federation is not None:
@@ -267,12 +267,12 @@ def _control(
 def _train_control(target: Target, where: Path, settings: Settings, say: Say) -> None:
     import shutil
 
-    from sordino.engines import Speed
-    from sordino.federation.training import train
+    from sordino.engines import EngineOptions
+    from sordino.training import train
 
     shutil.rmtree(where, ignore_errors=True)  # one that was cut short
     plan = control_plan(target.plan, target.cast.federation.examples)
-    speed = Speed("auto", settings.workers, keep_models=max(1, plan.rounds // 20), checkpoint_every=plan.rounds)
+    speed = EngineOptions("auto", settings.workers, keep_models=max(1, plan.rounds // 20), checkpoint_every=plan.rounds)
     model = target.make(plan.seed)
     seen = lambda progress: say("control", progress.round, progress.rounds)  # noqa: E731
     train(model, target.cast.federation, plan, out=where, speed=speed, on_round=seen)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sordino.attacks.protocol import Cast
+from sordino.attacks.protocol import AttackSplit
 from sordino.errors import BadInput, SordinoError
 from sordino.federation.population import Federation
 from sordino.plan import Plan
@@ -58,7 +58,7 @@ class Job:
 # ---- which data ------------------------------------------------------------------------------------------------------
 
 
-def reference_sides(cast: Cast, count: int, seed: int) -> np.ndarray:
+def reference_sides(cast: AttackSplit, count: int, seed: int) -> np.ndarray:
     """bool [count, attacked]: which attacked records each reference model trains on. Pairs complement each other."""
     total = len(cast.row)
     inside = np.zeros((count, total), bool)
@@ -70,7 +70,7 @@ def reference_sides(cast: Cast, count: int, seed: int) -> np.ndarray:
     return inside
 
 
-def reference_federation(cast: Cast, inside: np.ndarray, rng: np.random.Generator) -> Federation:
+def reference_federation(cast: AttackSplit, inside: np.ndarray, rng: np.random.Generator) -> Federation:
     """The target's population with attacked members that are out replaced by attacked non-members that are in."""
     federation, test = cast.federation, cast.federation.raw_test
     assert federation.x is not None and federation.y is not None and test is not None
@@ -105,7 +105,7 @@ def match(vacant: np.ndarray, coming: np.ndarray, rng: np.random.Generator) -> n
     return places
 
 
-def shadow_sides(cast: Cast, count: int, seed: int) -> np.ndarray:
+def shadow_sides(cast: AttackSplit, count: int, seed: int) -> np.ndarray:
     """bool [count, population]: which population records each shadow model trains on; at most as many as the target."""
     total = len(cast.population)
     size = min(total // 2, cast.federation.examples)
@@ -120,7 +120,7 @@ def shadow_sides(cast: Cast, count: int, seed: int) -> np.ndarray:
     return inside
 
 
-def shadow_federation(cast: Cast, inside: np.ndarray, rng: np.random.Generator) -> Federation:
+def shadow_federation(cast: AttackSplit, inside: np.ndarray, rng: np.random.Generator) -> Federation:
     """Population records dealt out in the target's proportions."""
     federation, test = cast.federation, cast.federation.raw_test
     assert federation.sizes is not None and test is not None
@@ -147,15 +147,15 @@ def _like(federation: Federation, x: np.ndarray, y: np.ndarray, offsets: np.ndar
 # ---- training --------------------------------------------------------------------------------------------------------
 
 
-def reference_jobs(cast: Cast, inside: np.ndarray, seed: int) -> list[Job]:
+def reference_jobs(cast: AttackSplit, inside: np.ndarray, seed: int) -> list[Job]:
     return [_job(cast, "reference", reference_federation, side, k, seed) for k, side in enumerate(inside)]
 
 
-def shadow_jobs(cast: Cast, inside: np.ndarray, seed: int) -> list[Job]:
+def shadow_jobs(cast: AttackSplit, inside: np.ndarray, seed: int) -> list[Job]:
     return [_job(cast, "shadow", shadow_federation, side, k, seed) for k, side in enumerate(inside)]
 
 
-def _job(cast: Cast, kind: str, build: Callable, side: np.ndarray, k: int, seed: int) -> Job:
+def _job(cast: AttackSplit, kind: str, build: Callable, side: np.ndarray, k: int, seed: int) -> Job:
     rng = stream(seed, k, SERVER, f"attack-{kind}")
     own_seed = int(rng.integers(2**31))
     return Job(f"{kind}-{k:03d}", own_seed, lambda: build(cast, side, rng))
@@ -240,11 +240,11 @@ def _why(run: Path, code: int | None) -> str:
 
 def _train(job: Job, file: Path, make: Make, plan: Plan, scratch: Path) -> None:
     """One whole run in a folder that is thrown away; only its weights are kept."""
-    from sordino.clients.flat import Flat
-    from sordino.engines import Speed
-    from sordino.federation.training import train
+    from sordino.engines import EngineOptions
+    from sordino.gradients.flat import Flat
+    from sordino.training import train
 
-    speed = Speed("in-process", evaluate_every=plan.rounds, checkpoint_every=plan.rounds)
+    speed = EngineOptions("in-process", evaluate_every=plan.rounds, checkpoint_every=plan.rounds)
     own = plan.replace(seed=job.seed, canaries=0)
     result = train(make(job.seed), job.build(), own, out=scratch / job.name, speed=speed)
     made = scratch / job.name / file.name
@@ -261,7 +261,7 @@ def save_theta(file: Path, theta: np.ndarray) -> None:
     write_atomically(file, save({"theta": np.ascontiguousarray(theta)}))
 
 
-def digest(plan: Plan, cast: Cast, kind: str, seed: int) -> str:
+def digest(plan: Plan, cast: AttackSplit, kind: str, seed: int) -> str:
     """What the weights in a folder depend on, the number of models aside: a folder's name."""
     facts = [plan.digest(), cast.federation.fingerprint(), kind, seed]
     made = hashlib.sha256(json.dumps(facts).encode())

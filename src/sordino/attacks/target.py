@@ -16,8 +16,8 @@ import numpy as np
 
 from sordino.attacks import replay as replays
 from sordino.attacks import shadows as training
-from sordino.attacks.lens import Lens, Sight, joined
-from sordino.attacks.protocol import Cast
+from sordino.attacks.model_probe import ModelProbe, Observation, joined
+from sordino.attacks.protocol import AttackSplit
 from sordino.attacks.shadows import Make, Say, quiet
 from sordino.errors import BadInput
 from sordino.plan import Plan
@@ -45,7 +45,7 @@ class Target:
     """What is attacked: a trained model with its plan and data, and how to train more like it."""
 
     plan: Plan
-    cast: Cast
+    cast: AttackSplit
     make: Make
     theta: np.ndarray  # final weights, in the order of `clients.flat`
     rounds: int  # that were run
@@ -68,8 +68,8 @@ class Target:
         return self._cache[key]
 
     @cached_property
-    def lens(self) -> Lens:
-        return Lens(self.make(self.plan.seed))
+    def lens(self) -> ModelProbe:
+        return ModelProbe(self.make(self.plan.seed))
 
     @cached_property
     def inputs(self) -> np.ndarray:
@@ -115,12 +115,12 @@ class Target:
 
     # ---- models of several rounds ------------------------------------------------------------------------------------
 
-    def watch(self, count: int, deep: bool, server: bool = False, active: float = 0.0) -> list[Sight]:
+    def watch(self, count: int, deep: bool, server: bool = False, active: float = 0.0) -> list[Observation]:
         """Up to `count` sights, evenly over the run: of released models, of clients' own, of a run tampered with."""
         key = ("watch", count, deep, server, active)
         return self.cached(key, lambda: self._watch(count, deep, server, active))
 
-    def _watch(self, count: int, deep: bool, server: bool, active: float) -> list[Sight]:
+    def _watch(self, count: int, deep: bool, server: bool, active: float) -> list[Observation]:
         messages = server and replays.server_sees_messages(self.plan)
         if not messages and not active:
             models = self._released(count)
@@ -131,8 +131,8 @@ class Target:
                 "the noise of this run came from the secure source, so it cannot be replayed for this attack."
             )
         rounds = spread(range(1, self.rounds + 1), count)
-        sights: dict[int, Sight] = {}
-        parts: dict[int, dict[int, Sight]] = {}
+        sights: dict[int, Observation] = {}
+        parts: dict[int, dict[int, Observation]] = {}
 
         def sent(round: int, before: np.ndarray, client: int, theta: np.ndarray) -> None:
             mine = np.flatnonzero(self.cast.owner == client)
@@ -166,12 +166,14 @@ class Target:
     def _climb(self, theta: np.ndarray) -> np.ndarray:
         return self.lens.gradient(theta, self.inputs, self.labels)
 
-    def _look(self, theta: np.ndarray, round: int, before: np.ndarray, deep: bool, some: Any = slice(None)) -> Sight:
+    def _look(
+        self, theta: np.ndarray, round: int, before: np.ndarray, deep: bool, some: Any = slice(None)
+    ) -> Observation:
         return self.lens.look(theta, self.inputs[some], self.labels[some], round, before if deep else None)
 
     def _first(self) -> np.ndarray:
         """The model before round one, which everyone knows: it follows from the plan."""
-        from sordino.clients.flat import Flat
+        from sordino.gradients.flat import Flat
 
         return Flat(self.make(self.plan.seed)).vector().numpy()
 

@@ -26,7 +26,7 @@ from sordino.federation import sampling
 from sordino.plan import Plan
 from sordino.privacy.bounds import Bound, Coordinates, Grouped
 from sordino.privacy.randomness import SERVER, stream
-from sordino.privacy.words import Observer, Sampling, Unit
+from sordino.privacy.vocabulary import Observer, Sampling, Unit
 
 FAR = 1e6  # in bounds: every group of a grouped bound is clipped too
 
@@ -150,8 +150,8 @@ def rate_of(plan: Plan, record_rate: float) -> float:
 def enough(plan: Plan) -> None:
     """Refuse a number of canaries of which none would ever be drawn."""
     fixed = plan.unit == Unit.CLIENT and plan.sampling == Sampling.FIXED and not seen(plan)
-    if fixed and plan.canaries * plan.size < plan.clients:
+    if fixed and plan.canaries * plan.cohort_size < plan.clients:
         raise BadInput(
-            f"{plan.canaries} canaries drawn at a rate of {plan.size}/{plan.clients} make less than one in a round; "
-            f"ask for at least {-(-plan.clients // plan.size)}."
+            f"{plan.canaries} canaries drawn at a rate of {plan.cohort_size}/{plan.clients} make less than one in a round; "
+            f"ask for at least {-(-plan.clients // plan.cohort_size)}."
         )

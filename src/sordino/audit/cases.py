@@ -15,7 +15,7 @@ from sordino.audit.statistics import NAMES
 from sordino.audit.worlds import Stage
 from sordino.methods import METHODS, Method
 from sordino.plan import Plan
-from sordino.privacy.words import Unit
+from sordino.privacy.vocabulary import Unit
 
 BASE: dict[str, Any] = {
     "data": "two worlds",

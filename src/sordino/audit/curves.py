@@ -21,7 +21,7 @@ import numpy as np
 
 from sordino.audit import bounds
 from sordino.privacy import accounting, events, rdp
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 
 _POINTS = 32
 _SMALL = 1e-9  # deltas below this tell no guesses apart

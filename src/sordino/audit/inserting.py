@@ -26,19 +26,19 @@ import numpy as np
 from sordino.audit import canaries as who
 from sordino.audit import watching
 from sordino.audit.canaries import Canaries
-from sordino.audit.noted import Noted
 from sordino.audit.records import KINDS, Records
-from sordino.clients.request import GIVE, Request
-from sordino.clients.whole import WholeUpdates
-from sordino.engines.base import Engine, Gathered
+from sordino.audit.rule_observer import RuleObserver
+from sordino.engines.base import Aggregate, Engine
 from sordino.errors import BadInput
 from sordino.privacy import events, mechanisms
 from sordino.privacy.bounds import Bound
 from sordino.privacy.randomness import SERVER, stream
 from sordino.privacy.release import Private
-from sordino.privacy.words import Noise, Relation, Unit
-from sordino.rules.base import Rule, Seen, State
-from sordino.terms import Terms
+from sordino.privacy.vocabulary import Noise, Relation, Unit
+from sordino.rules.base import RoundOutput, Rule, State
+from sordino.schemes.client import ClientUpdate
+from sordino.schemes.request import CONTRIBUTE, Request
+from sordino.schemes.terms import Terms
 
 if TYPE_CHECKING:
     from sordino.federation.population import Federation
@@ -50,7 +50,7 @@ class Inserted:
     def __init__(self, terms: Terms, dimension: int, folder: Path, federation: Federation) -> None:
         plan = terms.plan
         who.enough(plan)
-        if getattr(plan.known, "closed_loop", False):
+        if getattr(plan.method_spec, "closed_loop", False):
             raise BadInput(
                 f"method {plan.method} chooses its noise as it goes, which no canary is made for; use canaries 0."
             )
@@ -123,7 +123,7 @@ class Inserted:
         watching.write(self.folder, content | found)
 
 
-class _Watching(Noted):
+class _Watching(RuleObserver):
     """The plan's rule; what it observes is noted for the audit."""
 
     def __init__(self, rule: Rule, inserted: Inserted) -> None:
@@ -131,7 +131,7 @@ class _Watching(Noted):
         self.inserted = inserted
         self.denominator = inserted.terms.denominator(np.arange(0))
 
-    def note(self, state: State, seen: Seen) -> None:
+    def note(self, state: State, seen: RoundOutput) -> None:
         plan, watch = self.inserted.plan, self.inserted.watch
         if plan.noise != Noise.LOCAL:
             visible = None
@@ -154,9 +154,9 @@ class _CanaryEngine:
 
             self.steps = CanarySteps(inserted, work, rule)
 
-    def run(self, request: Request, items: Sequence[Any]) -> Gathered:
+    def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
         harvest = self.engine.run(request, items)
-        if request.phase != GIVE:
+        if request.phase != CONTRIBUTE:
             return harvest
         plan, canaries = self.inserted.plan, self.inserted.canaries
         if self.steps is not None:
@@ -204,7 +204,7 @@ class _CanaryEngine:
         return getattr(self.engine, name)  # all else is the engine's own
 
 
-class _CanaryClients(WholeUpdates):
+class _CanaryClients(ClientUpdate):
     """Clients whose update is a canary's direction; the rest of what they do is what clients do."""
 
     def __init__(self, canaries: Canaries, work: Any) -> None:

@@ -25,7 +25,7 @@ from sordino.audit import bounds, canary_clients, watching
 from sordino.audit.curves import Family
 from sordino.audit.guessing import Bound, guess, perfect
 from sordino.errors import BadInput, SordinoError, between
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 
 CURVE, ANY = "one-run, proven curve", "one-run"
 FILE = "audit.json"

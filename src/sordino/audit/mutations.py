@@ -17,16 +17,17 @@ from typing import Any
 import numpy as np
 
 from sordino import plan as plans
-from sordino import terms
 from sordino.audit.cases import Case
 from sordino.audit.scripted import JUST_WITHIN, TENSORS, Script
-from sordino.clients import dpsgd, pooled, whole
-from sordino.federation import round as rounds
 from sordino.federation import sampling
 from sordino.privacy import bounds, mechanisms
 from sordino.privacy.release import Released, _open
 from sordino.rules import adact, query
 from sordino.rules.schedule import Scheduled
+from sordino.schemes import base as rounds
+from sordino.schemes import client as whole
+from sordino.schemes import local as dpsgd
+from sordino.schemes import pooled, terms
 
 # Modules that take names from a place of a patch must have done so before it is made, or they would keep it.
 TAKEN = (dpsgd, pooled)

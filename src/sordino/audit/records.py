@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sordino.audit.canaries import Canaries
-from sordino.clients.request import Request
 from sordino.errors import BadInput
 from sordino.privacy.randomness import SERVER, stream
+from sordino.schemes.request import Request
 
 if TYPE_CHECKING:
     from sordino.federation.population import Federation
@@ -50,8 +50,8 @@ class Records:
 
     def give(self, work: Any, request: Request, which: np.ndarray, out: np.ndarray) -> None:
         """The clipped gradients of these canaries, by the work that does the same for real records."""
-        from sordino.clients.pooled import Chunk
         from sordino.engines.inprocess import one_thread
+        from sordino.schemes.pooled import Chunk
 
         if len(which):
             with one_thread():

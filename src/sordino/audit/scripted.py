@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sordino.clients.request import Request
 from sordino.clients.site import Site
-from sordino.clients.whole import WholeUpdates
 from sordino.federation.population import Federation
 from sordino.plan import Plan
 from sordino.privacy.bounds import Bound
 from sordino.rules.query import Query, is_raw
+from sordino.schemes.client import ClientUpdate
+from sordino.schemes.request import Request
 
 if TYPE_CHECKING:
     from sordino.audit.worlds import Stage
@@ -59,20 +59,20 @@ class Script:
 
 
 @dataclass(frozen=True)
-class Message:
+class SentMessage:
     item: int
     value: np.ndarray
     answer: np.ndarray | None
     answer_only: bool
 
 
-class Scripted(WholeUpdates):
+class Scripted(ClientUpdate):
     """Clients whose updates are given; all else that clients do is the real thing."""
 
     def __init__(self, site: Site, theta: np.ndarray, stage: Stage) -> None:
         super().__init__(site, theta)
         self.stage = stage
-        self.messages: list[Message] = []
+        self.messages: list[SentMessage] = []
         self._bound: Bound | None = None
 
     def update(self, round: int, item: int) -> np.ndarray:
@@ -87,14 +87,14 @@ class Scripted(WholeUpdates):
     def ask(self, request: Request, item: int) -> np.ndarray:
         self._bound = request.bound
         answer = super().ask(self._heard(request, item), item)
-        self.messages.append(Message(item, np.zeros(0), answer, True))
+        self.messages.append(SentMessage(item, np.zeros(0), answer, True))
         return answer
 
     def give(self, request: Request, item: int, out: np.ndarray) -> np.ndarray | None:
         self._bound = request.bound
         before = out.copy()
         answer = super().give(self._heard(request, item), item, out)
-        self.messages.append(Message(item, request.grid.decode(out - before), answer, False))
+        self.messages.append(SentMessage(item, request.grid.decode(out - before), answer, False))
         return answer
 
     def _mute(self, item: int) -> bool:

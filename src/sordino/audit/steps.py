@@ -13,13 +13,13 @@ import numpy as np
 import torch
 
 from sordino.audit import watching
-from sordino.audit.noted import Noted
-from sordino.clients.dpsgd import LocalSteps
-from sordino.clients.pooled import record_rate
-from sordino.clients.request import Request
+from sordino.audit.rule_observer import RuleObserver
 from sordino.federation import sampling
 from sordino.privacy.bounds import Bound
-from sordino.rules.base import Rule, Seen, State
+from sordino.rules.base import RoundOutput, Rule, State
+from sordino.schemes.local import LocalSteps
+from sordino.schemes.pooled import record_rate
+from sordino.schemes.request import Request
 
 if TYPE_CHECKING:
     from sordino.audit.inserting import Inserted
@@ -69,14 +69,14 @@ class _Directions:
         return total, np.zeros(0)
 
 
-class _Watched(Noted):
+class _Watched(RuleObserver):
     """The plan's rule; what each step releases is noted for the audit."""
 
     def __init__(self, rule: Rule, steps: CanarySteps) -> None:
         super().__init__(rule)
         self.steps = steps
 
-    def note(self, state: State, seen: Seen) -> None:
+    def note(self, state: State, seen: RoundOutput) -> None:
         steps, inserted = self.steps, self.steps.inserted
         mine = np.arange(inserted.canaries.count) // steps.size == steps.holder
         total = watching.in_sum_space(seen.mean, seen.bound) * steps.units

@@ -2,7 +2,7 @@
 
 A `Stage` is a federation of one or two clients in which one unit, the *target*, does the worst that a unit can: its
 contribution is as long as the bound lets it be, in a direction that the observer knows. `Stage.play` runs the plan's
-rounds, by `sordino.federation.round.Round` and all that stands behind it, in the world with the target or in the one
+rounds, by `sordino.schemes.base.Round` and all that stands behind it, in the world with the target or in the one
 without, and returns everything that the plan's observer sees, as releases.
 
 What is scripted is only what clients compute: in the client unit an update is a given vector, in the example unit the
@@ -22,21 +22,21 @@ from typing import Any
 
 import numpy as np
 
-from sordino.audit.noted import Noted
+from sordino.audit.rule_observer import RuleObserver
 from sordino.audit.scripted import TARGET, NoLedger, Parts, Script, Scripted, Without, linear_loss, tiny
 from sordino.clients.site import Site
 from sordino.engines import make_work
 from sordino.engines.inprocess import InProcess
-from sordino.federation import round as rounds_of
 from sordino.federation import sampling
-from sordino.federation.training import kind_of_round
-from sordino.methods import Setting
+from sordino.methods import RuleContext
 from sordino.plan import Plan
 from sordino.privacy.bounds import Bound, Coordinates
-from sordino.privacy.words import Noise, Relation, Sampling, Unit
-from sordino.rules.base import Rule, Seen, State
+from sordino.privacy.vocabulary import Noise, Relation, Sampling, Unit
+from sordino.rules.base import RoundOutput, Rule, State
 from sordino.rules.query import Query, is_raw
-from sordino.terms import Public, settle
+from sordino.schemes import base as rounds_of
+from sordino.schemes.terms import Public, settle
+from sordino.training import kind_of_round
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Stage:
         self.terms = settle(self.plan, self.public)
         model = Parts(self.dimension)
         self.sizes = tuple(p.numel() for p in model.parameters())
-        setting = Setting(self.plan, self.sizes, self.terms.units, self.terms.multiplier)
-        self.rule = _Recorder(self.plan.known.build(setting), self)
+        setting = RuleContext(self.plan, self.sizes, self.terms.units, self.terms.multiplier)
+        self.rule = _Recorder(self.plan.method_spec.build(setting), self)
         site = Site(model, self.federation, self.plan, linear_loss)
         site.seed_layers = lambda *_: None  # type: ignore[method-assign] # no layer draws, and seeding takes long
         theta = np.zeros(self.dimension, np.float32)
@@ -138,7 +138,7 @@ class Stage:
     @property
     def scale(self) -> float:
         """From a mean to a sum."""
-        return self.plan.size if self.plan.unit == Unit.CLIENT else self.terms.units
+        return self.plan.cohort_size if self.plan.unit == Unit.CLIENT else self.terms.units
 
     def summed(self, mean: np.ndarray, bound: Bound) -> np.ndarray:
         """A released mean as a noisy sum, in the space where contributions were clipped."""
@@ -152,31 +152,31 @@ class Stage:
         return np.zeros(0) if is_raw(query) else query.encode(np.array([norm]), bound.size)
 
 
-class _Recorder(Noted):
+class _Recorder(RuleObserver):
     """The plan's rule, with a note of everything that is released."""
 
     def __init__(self, rule: Rule, stage: Stage) -> None:
         super().__init__(rule)
         self.stage = stage
 
-    def note(self, state: State, seen: Seen) -> None:
+    def note(self, state: State, seen: RoundOutput) -> None:
         stage = self.stage
         messages = getattr(stage.work, "messages", [])
-        before, beside = self.rule.query(state)
-        asked = [q for q in (before, beside) if q is not None]
+        pre_clip, with_sum = self.rule.query(state)
+        asked = [q for q in (pre_clip, with_sum) if q is not None]
         if stage.plan.unit == Unit.CLIENT and stage.plan.noise == Noise.LOCAL:
             own = [m for m in messages if m.item == TARGET]
             others = tuple(m.value for m in messages if m.item != TARGET and not m.answer_only)
-            z_sum, stds = rounds_of.split(stage.terms.multiplier_of(seen.round), before, beside)
+            z_sum, stds = rounds_of.split(stage.terms.multiplier_of(seen.round), pre_clip, with_sum)
             value, std = own[-1].value, seen.bound.std(z_sum)
             told = [m.answer for m in own if m.answer is not None]
-            spread = [s for q, s in zip((before, beside), stds) if q is not None]
+            spread = [s for q, s in zip((pre_clip, with_sum), stds) if q is not None]
         else:
             value, others, std = stage.summed(seen.mean, seen.bound), (), np.asarray(seen.noise) * stage.scale
-            said = [a for a in (seen.before, seen.answer) if a is not None]
+            said = [a for a in (seen.pre_clip, seen.answer) if a is not None]
             told, spread = [a.total for a in said], [a.std or None for a in said]
         last = self.rule.bound(state, None)  # what is asked before the sum is asked under the bound last known
-        under = [last if q is before else seen.bound for q in asked]
+        under = [last if q is pre_clip else seen.bound for q in asked]
         queries = tuple((a, stage.told(q, seen.round, b), s) for a, q, s, b in zip(told, asked, spread, under))
         shift = stage.shift(seen.round, seen.bound)
         stage.releases.append(Release(value, shift, std, seen.bound.size, queries, others))
@@ -186,7 +186,7 @@ class _Recorder(Noted):
 def exposed(plan: Plan) -> float:
     """The probability with which the target takes part in a release."""
     if plan.unit == Unit.CLIENT:
-        return 1.0 if plan.noise != Noise.CENTRAL or plan.sampling == Sampling.NONE else plan.size / plan.clients
+        return 1.0 if plan.noise != Noise.CENTRAL or plan.sampling == Sampling.NONE else plan.cohort_size / plan.clients
     if plan.sampling == Sampling.NONE:
         return 1.0
     examples = 2 if plan.local else plan.clients + 1

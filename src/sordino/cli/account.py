@@ -12,7 +12,7 @@ from typing import Any
 from sordino.cli.numbers import count, number, plain, word
 from sordino.errors import BadInput, positive, whole
 from sordino.errors import rate as a_rate
-from sordino.privacy.words import Relation, Sampling, Unit
+from sordino.privacy.vocabulary import Relation, Sampling, Unit
 
 EXAMPLES = """examples:
   sordino account --rate 0.1 --rounds 200 --multiplier 1.4 --delta 1e-5     epsilon
@@ -115,7 +115,7 @@ def _answer(args: argparse.Namespace) -> dict[str, Any]:
     if given["epsilon"] is not None:
         answer["budget"] = given["epsilon"]
     if args.check:
-        from sordino.privacy import library
+        from sordino.privacy import dp_accounting_check as library
 
         answer["epsilon_library"] = library.epsilon(
             event, delta, relation, "rdp" if spent.accountant == "rdp" else "pld"

@@ -40,8 +40,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from sordino.metanet.net import save
-    from sordino.metanet.pretrain import Settings, pretrain
+    from sordino.schemes.fedmap.metanet.net import save
+    from sordino.schemes.fedmap.metanet.pretrain import Settings, pretrain
 
     given = {
         "seed": args.seed,

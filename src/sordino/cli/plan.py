@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sordino.cli.numbers import count, number, plain, word
 from sordino.errors import BadInput
-from sordino.privacy.words import Observer, Relation, Sampling, Unit
+from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit
 
 if TYPE_CHECKING:
     from sordino.privacy.planner import Forecast
@@ -88,15 +88,15 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     setting = _setting(args)
-    from sordino.privacy.planner import Setting, plan
+    from sordino.privacy.planner import Scenario, plan
 
-    forecast = plan(Setting(**setting))
+    forecast = plan(Scenario(**setting))
     print(json.dumps(to_json(forecast)) if args.json else _text(forecast))
     return 0
 
 
 def _setting(args: argparse.Namespace) -> dict[str, Any]:
-    from sordino.federation.assembly import complete
+    from sordino.assembly import complete
     from sordino.models import default_for
     from sordino.plan import Plan
 

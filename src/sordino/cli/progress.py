@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sordino.federation.training import Progress
 from sordino.plan import Plan
+from sordino.training import Progress
 
 Watch = Callable[[Progress], None]
 

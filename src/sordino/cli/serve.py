@@ -33,7 +33,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--survivors",
         metavar="INT",
-        help="fewest clients left in a round, who share the noise (secagg-server; default: what the plan says, or all)",
+        help="min_cohort clients left in a round, who share the noise (secagg-server; default: what the plan says, or all)",
     )
     parser.add_argument(
         "--deadline", default=600.0, metavar="SECONDS", help="for one exchange with a client (default: 600)"
@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--wait", default=600.0, metavar="SECONDS", help="for clients to come, or to come back (default: 600)"
     )
-    parser.add_argument("--least", default=1, metavar="INT", help="fewest contributions in a round (default: 1)")
+    parser.add_argument("--least", default=1, metavar="INT", help="min_cohort contributions in a round (default: 1)")
     parser.add_argument(
         "--colluders", default=0, metavar="INT", help="clients that may be in league with the server (default: 0)"
     )
@@ -54,12 +54,12 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sordino.assembly import complete
     from sordino.cli.numbers import count, number
-    from sordino.engines import Speed
+    from sordino.engines import EngineOptions
     from sordino.engines.flower.engine import Patience
     from sordino.engines.flower.serving import Public, nodes_in, serve
     from sordino.errors import BadInput
-    from sordino.federation.assembly import complete
     from sordino.plan import Plan, read_toml
 
     if (args.plan is None) == (args.resume is None):
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
             public,
             patience=patience,
             resume=args.resume is not None,
-            speed=Speed(evaluate_every=every or 0),
+            speed=EngineOptions(evaluate_every=every or 0),
             on_round=watch,
         )
     if args.json:

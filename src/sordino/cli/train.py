@@ -11,7 +11,7 @@ from typing import Any
 from sordino.cli.numbers import count, number
 from sordino.errors import BadInput
 from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
-from sordino.privacy.words import Observer, Relation, Sampling, Unit, Variant
+from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
 
 EXAMPLES = """examples:
   sordino train                                                    the embedded digits, epsilon 4, example unit
@@ -46,7 +46,7 @@ FIELDS: tuple[tuple[str, Any, Any, str], ...] = (
         "survivors",
         int,
         None,
-        "fewest clients left in a round, who share the noise (secagg-server; default: all; fedmap: 2)",
+        "min_cohort clients left in a round, who share the noise (secagg-server; default: all; fedmap: 2)",
     ),
     ("weights", str, WEIGHTS, "how clients are weighted (client unit)"),
     ("weight_cap", int, None, "examples from which on a client weighs in full; public"),
@@ -98,7 +98,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sordino.engines import Speed
+    from sordino.engines import EngineOptions
     from sordino.federation.folder import RunFolder, next_free
 
     if args.resume is not None:
@@ -109,12 +109,12 @@ def run(args: argparse.Namespace) -> int:
         plan = plan_from(args)
         out = Path(args.out) if args.out else next_free(plan)
     workers, every, keep = (count(args, name) or 0 for name in ("workers", "evaluate_every", "keep_models"))
-    speed = Speed(args.engine, workers, every, keep_models=keep, apart=args.apart)
+    speed = EngineOptions(args.engine, workers, every, keep_models=keep, apart=args.apart)
 
+    from sordino.assembly import assemble
     from sordino.cli.progress import bar
     from sordino.engines.allocator import keep_memory
-    from sordino.federation.assembly import assemble
-    from sordino.federation.training import train
+    from sordino.training import train
 
     keep_memory()
     model, federation, plan = assemble(plan)
@@ -140,7 +140,7 @@ def _alone(args: argparse.Namespace) -> None:
 
 def _warn(plan: Plan, model: Any, federation: Any) -> None:
     """Say beforehand where noise will drown the model: what `sordino plan` would have said."""
-    if not plan.private or plan.published or plan.known.closed_loop:
+    if not plan.private or plan.published or plan.method_spec.closed_loop:
         return
     from sordino.privacy import planner
 
@@ -160,14 +160,14 @@ def _warn(plan: Plan, model: Any, federation: Any) -> None:
     given = {name: getattr(plan, name) for name in names} | noise
     given["dimension"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
     given["examples"] = max(1, federation.examples // federation.clients)
-    forecast = planner.plan(planner.Setting(**given))
+    forecast = planner.plan(planner.Scenario(**given))
     if forecast.verdict != "plausible":
         print(f"sordino: {forecast.summary} See: sordino plan --help.", file=sys.stderr)
 
 
 def plan_from(args: argparse.Namespace) -> Plan:
     """Options over the plan file over what suits the method and the data."""
-    from sordino.federation.assembly import complete
+    from sordino.assembly import complete
 
     given: dict[str, Any] = read_toml(args.plan) if args.plan else {}
     read: dict[Any, Any] = {int: count, float: number, str: getattr}

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sordino.clients.flat import Flat, check
-from sordino.clients.local import Loss
-from sordino.clients.per_example import cross_entropy
-from sordino.clients.rewrite import faster
+from sordino.clients.descent import Loss
+from sordino.gradients.flat import Flat, check
+from sordino.gradients.per_example import cross_entropy
+from sordino.gradients.rewrite import faster
 from sordino.privacy.randomness import stream
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
-    from sordino.clients.local import Loss
-    from sordino.clients.request import Work
+    from sordino.clients.descent import Loss
     from sordino.engines.base import Engine
     from sordino.federation.population import Federation
     from sordino.plan import Plan
     from sordino.rules.base import Rule
+    from sordino.schemes.request import Work
 
 ENGINES = ("auto", "in-process", "workers")
 
@@ -28,7 +28,7 @@ class Aborted(SordinoError):
 
 
 @dataclass(frozen=True)
-class Speed:
+class EngineOptions:
     """Settings that change speed, or what is kept on disk, and never the result (`apart`: never more than its last bits)."""
 
     engine: str = "auto"
@@ -62,14 +62,14 @@ class Speed:
 
 
 def start_engine(
-    model: nn.Module, federation: Federation, plan: Plan, rule: Rule, speed: Speed, loss: Loss | None
+    model: nn.Module, federation: Federation, plan: Plan, rule: Rule, speed: EngineOptions, loss: Loss | None
 ) -> tuple[Engine, Work, np.ndarray]:
     """An engine with its clients' work, and the vector that the model starts from."""
-    from sordino.clients.pooled import PooledGradients
     from sordino.clients.site import Site
     from sordino.engines.inprocess import InProcess
     from sordino.engines.scoring import Scoring
     from sordino.engines.workers import Workers, shared
+    from sordino.schemes.pooled import PooledGradients
 
     site = Site(model, federation, plan, loss)
     start = site.flat.vector().cpu().numpy()
@@ -87,18 +87,18 @@ def make_work(site: Any, theta: np.ndarray, rule: Rule) -> Work:
     """What clients do, by the unit that is protected."""
     plan = site.plan
     if plan.pooled and plan.private:
-        from sordino.clients.pooled import PooledGradients
+        from sordino.schemes.pooled import PooledGradients
 
         return PooledGradients(site, theta)
-    if plan.known.closed_loop:
-        from sordino.clients.fedmap import ControlledSteps
-        from sordino.clients.fedmap_published import PrintedSteps
+    if plan.method_spec.closed_loop:
+        from sordino.schemes.fedmap.client import ControlledSteps
+        from sordino.schemes.fedmap.published import PrintedSteps
 
         return PrintedSteps(site, theta, rule) if plan.published else ControlledSteps(site, theta, rule)
     if plan.local and plan.private:
-        from sordino.clients.dpsgd import LocalSteps
+        from sordino.schemes.local import LocalSteps
 
         return LocalSteps(site, theta, rule)
-    from sordino.clients.whole import WholeUpdates
+    from sordino.schemes.client import ClientUpdate
 
-    return WholeUpdates(site, theta)
+    return ClientUpdate(site, theta)

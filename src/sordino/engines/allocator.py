@@ -1,7 +1,7 @@
 """Keep freed memory in the process: training frees and allocates the same activations in every step.
 
 By default glibc hands large blocks back to the kernel and gets them again, zeroed, page by page; that costs a tenth of a
-training step. Only processes that end with the run are tuned: workers, and `sordino train` itself. Elsewhere than on
+training step. Only processes that end with the run are tuned: workers, and `sordino train` itself. RemoteWork than on
 glibc nothing happens.
 """
 

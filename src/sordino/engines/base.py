@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sordino.clients.request import ASK, Request, Work
 from sordino.privacy.mechanisms import Sum
 from sordino.privacy.release import Private, Released
+from sordino.schemes.request import QUERY, Request, Work
 
 
 @dataclass(frozen=True)
-class Gathered:
+class Aggregate:
     """A round's harvest: the sum of contributions, stamped with their bound, and the answers in item order."""
 
     total: (
@@ -33,7 +33,7 @@ class Engine(Protocol):
 
     theta: np.ndarray  # float32, the model that clients start from; written by the round, read by the clients
 
-    def run(self, request: Request, items: Sequence[Any]) -> Gathered:
+    def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
         """Have every item worked on."""
 
     def evaluate(self) -> tuple[float, float] | None:
@@ -45,14 +45,14 @@ class Engine(Protocol):
 
 def work_on(work: Work, request: Request, item: Any, out: np.ndarray) -> Any:
     """One item; its answer, if it was asked for one."""
-    return work.ask(request, item) if request.phase == ASK else work.give(request, item, out)
+    return work.ask(request, item) if request.phase == QUERY else work.give(request, item, out)
 
 
-def gathered(request: Request, codes: np.ndarray, answers: list[tuple[int, Any]], shares: int) -> Gathered:
+def gathered(request: Request, codes: np.ndarray, answers: list[tuple[int, Any]], shares: int) -> Aggregate:
     noise = 0.0 if request.multiplier is None else shares * request.multiplier**2 / request.survivors
     ordered = tuple(answer for _, answer in sorted(answers, key=lambda pair: pair[0]))
     total = Sum(codes, request.grid, noise)
     if request.released:
         how = "noise of each client's own, in full"
-        return Gathered(Released(total, how), Released(ordered, how), shares)
-    return Gathered(Private(total, bound=request.bound), Private(ordered), shares)
+        return Aggregate(Released(total, how), Released(ordered, how), shares)
+    return Aggregate(Private(total, bound=request.bound), Private(ordered), shares)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from sordino.clients.request import Request, Work
-from sordino.engines.base import Gathered, gathered, work_on
+from sordino.engines.base import Aggregate, gathered, work_on
 from sordino.engines.scoring import Scoring
+from sordino.schemes.request import Request, Work
 
 
 class InProcess:
@@ -20,7 +20,7 @@ class InProcess:
     def __init__(self, work: Work, scoring: Scoring, theta: np.ndarray) -> None:
         self.work, self.scoring, self.theta = work, scoring, theta
 
-    def run(self, request: Request, items: Sequence[Any]) -> Gathered:
+    def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
         codes = np.zeros(self.theta.size, np.int64)
         with one_thread(), torch.random.fork_rng(devices=[]):
             answers = [(i, work_on(self.work, request, item, codes)) for i, item in enumerate(items)]

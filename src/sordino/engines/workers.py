@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from sordino.clients.request import ASK, GIVE, Request, Work
 from sordino.engines.allocator import keep_memory
-from sordino.engines.base import Gathered, gathered, work_on
+from sordino.engines.base import Aggregate, gathered, work_on
 from sordino.engines.scoring import Scoring
 from sordino.errors import SordinoError
+from sordino.schemes.request import CONTRIBUTE, QUERY, Request, Work
 
 SCORE = "score"
 
@@ -59,10 +59,10 @@ class Workers:
 
     # ---- in this process -------------------------------------------------------------------------------------------------
 
-    def run(self, request: Request, items: Sequence[Any]) -> Gathered:
+    def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
         order = sorted(range(len(items)), key=lambda i: -self.work.weight(items[i]))
         answers = self._all((request, items, order))
-        codes = self._codes.sum(axis=0) if request.phase == GIVE else np.zeros(0, np.int64)
+        codes = self._codes.sum(axis=0) if request.phase == CONTRIBUTE else np.zeros(0, np.int64)
         return gathered(request, codes, answers, self.work.shares(items))
 
     def evaluate(self) -> tuple[float, float] | None:
@@ -130,10 +130,12 @@ class Workers:
             return [(i, self.scoring.score(items[i])) for i in self._taken(order)]
         out = self._codes[rank]
         out[:] = 0
-        mine = waiting[request.round] if request.phase == GIVE and request.round in waiting else self._taken(order)
+        mine = (
+            waiting[request.round] if request.phase == CONTRIBUTE and request.round in waiting else self._taken(order)
+        )
         done = [(i, work_on(self.work, request, items[i], out)) for i in mine]
         waiting.clear()
-        if request.phase == ASK:
+        if request.phase == QUERY:
             waiting[request.round] = [i for i, _ in done]
         return done
 

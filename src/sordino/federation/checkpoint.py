@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from sordino.errors import BadInput
-from sordino.federation.round import Model
+from sordino.schemes.base import TrainState
 
 NAME = "state.safetensors"
 
 
-def save(folder: Path, model: Model, extra: dict) -> None:
+def save(folder: Path, model: TrainState, extra: dict) -> None:
     """Write aside, flush to disk, rename: at any moment there is one whole checkpoint."""
     from safetensors.numpy import save as to_bytes
 
@@ -29,7 +29,7 @@ def save(folder: Path, model: Model, extra: dict) -> None:
     write_atomically(folder / NAME, blob)
 
 
-def load(folder: Path) -> tuple[Model, dict] | None:
+def load(folder: Path) -> tuple[TrainState, dict] | None:
     """The last checkpoint and what was kept with it; None if there is none yet."""
     path = folder / NAME
     if not path.exists():
@@ -46,10 +46,10 @@ def load(folder: Path) -> tuple[Model, dict] | None:
         {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith(f"{part}.")}
         for part in ("optimizer", "clients")
     )
-    return Model(facts.pop("round"), arrays["theta"], optimizer, facts.pop("rule"), clients), facts
+    return TrainState(facts.pop("round"), arrays["theta"], optimizer, facts.pop("rule"), clients), facts
 
 
-def keep(folder: Path, model: Model) -> None:
+def keep(folder: Path, model: TrainState) -> None:
     """Put the released model of this round aside: the vector in the order of `clients.flat`."""
     from safetensors.numpy import save as to_bytes
 

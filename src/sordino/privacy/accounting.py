@@ -25,7 +25,7 @@ import numpy as np
 
 from sordino import errors
 from sordino.privacy import events, gdp, pld, rdp
-from sordino.privacy.words import Relation, Sampling
+from sordino.privacy.vocabulary import Relation, Sampling
 
 Accountant = Literal["pld", "rdp", "gdp", "none"]
 Rate = float | tuple[int, int]  # a probability, or (population, cohort)

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.errors import BadInput, positive, whole
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 
 _HAIR = 1 - 2.0**-40  # covers the rounding of a pairwise sum of squares of any length
 _HAIR_SINGLE = 1 - 2.0**-14  # norms that arrive in single precision are trusted to this much

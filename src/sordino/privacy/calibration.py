@@ -15,7 +15,7 @@ from sordino import errors
 from sordino.errors import BadInput
 from sordino.privacy import accounting, events, gdp
 from sordino.privacy.accounting import Rate
-from sordino.privacy.words import Relation, Sampling
+from sordino.privacy.vocabulary import Relation, Sampling
 
 _AIM = 2e-5  # how far below the target epsilon to aim, relatively
 _CLOSE = 6e-5  # how far below it is near enough

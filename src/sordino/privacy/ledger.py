@@ -43,11 +43,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sordino.errors import BadInput, SordinoError, whole
-from sordino.privacy import events, lines
+from sordino.privacy import events
+from sordino.privacy import ledger_format as lines
+from sordino.privacy.client_budgets import ClientBudgets
 from sordino.privacy.filter import Filter
 from sordino.privacy.filter import from_json as filter_from_json
-from sordino.privacy.spending import Spending
-from sordino.privacy.words import Observer, Relation, Unit
+from sordino.privacy.vocabulary import Observer, Relation, Unit
 
 FORMAT = "sordino-ledger-1"
 _PARSED = 4096  # distinct events that are kept parsed
@@ -81,7 +82,7 @@ class Grant:
 class Ledger:
     """Use `create`, `open` or `read`. One process at a time can hold a ledger open for writing."""
 
-    def __init__(self, path: Path, fd: int | None, text: bytes, spending: Spending | None = None) -> None:
+    def __init__(self, path: Path, fd: int | None, text: bytes, spending: ClientBudgets | None = None) -> None:
         self.path = path
         self._fd, self._owner = fd, os.getpid()
         self._parsed: dict[str, Any] = {}
@@ -98,7 +99,12 @@ class Ledger:
 
     @classmethod
     def create(
-        cls, path: str | Path, plan_digest: str, filter: Filter, about: dict[str, Any], spending: Spending | None = None
+        cls,
+        path: str | Path,
+        plan_digest: str,
+        filter: Filter,
+        about: dict[str, Any],
+        spending: ClientBudgets | None = None,
     ) -> Ledger:
         """A new ledger for the plan with this digest. `about` holds at least unit, relation and observer."""
         path = Path(path)
@@ -111,7 +117,9 @@ class Ledger:
             if kept is not None and kept.relation not in (None, about["relation"]):
                 raise BadInput(f"The budget is for {kept.relation}, the plan for {about['relation']}; use one.")
         if spending is not None and (spending.seq or spending.largest()):
-            raise BadInput("The clients have spent something before the ledger begins; start with a fresh Spending.")
+            raise BadInput(
+                "The clients have spent something before the ledger begins; start with a fresh ClientBudgets."
+            )
         header = {
             "seq": 0,
             "kind": "header",
@@ -139,7 +147,7 @@ class Ledger:
         path: str | Path,
         plan_digest: str,
         head: dict[str, Any] | None = None,
-        spending: Spending | None = None,
+        spending: ClientBudgets | None = None,
     ) -> Ledger:
         """Go on with the ledger at `path`: replay it, and put a torn last line to rest.
 
@@ -347,7 +355,7 @@ class Ledger:
         self._rounds.add(round)
         return grant
 
-    def _replay(self, text: bytes, spending: Spending | None) -> None:
+    def _replay(self, text: bytes, spending: ClientBudgets | None) -> None:
         """Read every line, check the chain, and bring the filter to where it was."""
         whole_lines = text.split(b"\n")
         last = whole_lines.pop()  # what follows the last newline
@@ -377,7 +385,7 @@ class Ledger:
         if self._salvaged is not None and self._fd is None:  # only looking: count it, write nothing
             self._charge_again(self._seq + 1, self._salvaged | {"kind": "torn"})
 
-    def _begin(self, line: bytes, spending: Spending | None) -> None:
+    def _begin(self, line: bytes, spending: ClientBudgets | None) -> None:
         header, _ = lines.unseal(line)
         if not header or header.get("format") != FORMAT:
             raise BadInput(f"{self.path} is not a ledger of the form {FORMAT}; give the ledger.jsonl of a run.")
@@ -388,7 +396,7 @@ class Ledger:
         kept = header["spending"]
         if spending is not None and spending.to_json() != kept:
             raise BadInput(f"The clients' spending does not belong to the ledger {self.path}; take its own checkpoint.")
-        self.spending = spending if spending is not None or kept is None else Spending.from_json(kept)
+        self.spending = spending if spending is not None or kept is None else ClientBudgets.from_json(kept)
 
     def _follow(self, number: int, line: bytes) -> dict[str, Any]:
         row, digest = lines.unseal(line)

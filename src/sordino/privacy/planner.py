@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sordino.privacy.prospect import Setting, contributions, noise, ratio_of, releases
 from sordino.privacy.remedies import PLAUSIBLE, REMEDIES, Remedy
-from sordino.privacy.words import Relation
+from sordino.privacy.scenario import Scenario, contributions, noise, ratio_of, releases
+from sordino.privacy.vocabulary import Relation
 
-__all__ = ["Forecast", "Remedy", "Setting", "Verdict", "plan"]
+__all__ = ["Forecast", "Remedy", "Scenario", "Verdict", "plan"]
 
 Verdict = Literal["plausible", "hard", "implausible"]
 
@@ -24,7 +24,7 @@ IMPLAUSIBLE = 50.0
 class Forecast:
     """What a setting means."""
 
-    setting: Setting
+    setting: Scenario
     multiplier: float
     epsilon: float
     accountant: str
@@ -37,7 +37,7 @@ class Forecast:
     remedies: tuple[Remedy, ...]
 
 
-def plan(setting: Setting) -> Forecast:
+def plan(setting: Scenario) -> Forecast:
     """Multiplier, noise against signal, whether learning is plausible, and what would make it so, best first."""
     multiplier, spent = noise(setting)
     ratio = ratio_of(setting, multiplier)

@@ -15,7 +15,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sordino.privacy.pairs import Dots, Floats, Pair, Pure, ReplacedGaussian, SampledGaussian, SampledLaplace, dot
+from sordino.privacy.dominating_pairs import (
+    Dots,
+    Floats,
+    Pair,
+    Pure,
+    ReplacedGaussian,
+    SampledGaussian,
+    SampledLaplace,
+    dot,
+)
 
 __all__ = ["Composed", "Pair", "Pure", "ReplacedGaussian", "SampledGaussian", "SampledLaplace"]
 __all__ += ["compose", "delta", "epsilon", "grid_step"]

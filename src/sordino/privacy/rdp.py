@@ -19,7 +19,7 @@ from sordino import errors
 from sordino.errors import BadInput
 from sordino.privacy import events, renyi
 from sordino.privacy.renyi import Floats
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 
 # Good for Gaussians in the range of interest; the same as dp-accounting's, so that figures can be compared.
 ORDERS: Floats = np.array([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [128, 256, 512, 1024], float)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sordino.privacy import accounting
-from sordino.privacy.prospect import Setting, outcome, ratio_of, relation_of, schedule
-from sordino.privacy.words import Noise, Observer, Sampling, Unit, noise_for
+from sordino.privacy.scenario import Scenario, outcome, ratio_of, relation_of, schedule
+from sordino.privacy.vocabulary import Noise, Observer, Sampling, Unit, noise_for
 
 PLAUSIBLE = 10.0  # noise over bound, up to which learning is plausible
 
@@ -28,7 +28,7 @@ class Remedy:
         return self.noise_to_bound <= PLAUSIBLE
 
 
-def _example_unit(s: Setting, z: float, ratio: float) -> Remedy | None:
+def _example_unit(s: Scenario, z: float, ratio: float) -> Remedy | None:
     if s.unit is Unit.EXAMPLE:
         return None
     observer = Observer.SECAGG_SERVER if s.observer is Observer.SERVER else s.observer
@@ -50,14 +50,14 @@ def _example_unit(s: Setting, z: float, ratio: float) -> Remedy | None:
     return Remedy("the example unit", text, f"--unit example --observer {observer} --batch-size {other.batch}", ratio_)
 
 
-def _with_enough_batch(s: Setting) -> Setting:
+def _with_enough_batch(s: Scenario) -> Scenario:
     """The same with the batch doubled until learning is plausible, at most to all records."""
     while outcome(s)[1] > PLAUSIBLE and s.batch < s.records:
         s = replace(s, batch_size=2 * s.batch)
     return s
 
 
-def _other_observer(s: Setting, z: float, ratio: float) -> Remedy | None:
+def _other_observer(s: Scenario, z: float, ratio: float) -> Remedy | None:
     if s.observer is not Observer.SERVER:
         return None
     other = replace(s, observer=Observer.SECAGG_SERVER)
@@ -72,7 +72,7 @@ def _other_observer(s: Setting, z: float, ratio: float) -> Remedy | None:
     return Remedy("secure aggregation", text, f"--observer secagg-server{batch}", ratio_)
 
 
-def _larger_batch(s: Setting, z: float, ratio: float) -> Remedy | None:
+def _larger_batch(s: Scenario, z: float, ratio: float) -> Remedy | None:
     if s.unit is Unit.CLIENT or s.batch >= s.records:
         return None
     other = _with_enough_batch(s)
@@ -81,7 +81,7 @@ def _larger_batch(s: Setting, z: float, ratio: float) -> Remedy | None:
     return Remedy("larger batches", text, f"--batch-size {other.batch}", ratio_)
 
 
-def _larger_cohort(s: Setting, z: float, ratio: float) -> Remedy | None:
+def _larger_cohort(s: Scenario, z: float, ratio: float) -> Remedy | None:
     if s.unit is Unit.EXAMPLE or s.members >= s.clients:
         return None
     members = _least(lambda m: outcome(replace(s, cohort=m))[1] <= PLAUSIBLE, s.members + 1, s.clients) or s.clients
@@ -90,7 +90,7 @@ def _larger_cohort(s: Setting, z: float, ratio: float) -> Remedy | None:
     return Remedy("a larger cohort", text, f"--cohort {members}", ratio_)
 
 
-def _more_clients(s: Setting, z: float, ratio: float) -> Remedy | None:
+def _more_clients(s: Scenario, z: float, ratio: float) -> Remedy | None:
     if s.unit is Unit.EXAMPLE:
         return None
     factor = 1.001 * ratio / PLAUSIBLE
@@ -108,7 +108,7 @@ def _more_clients(s: Setting, z: float, ratio: float) -> Remedy | None:
     return Remedy("more clients", text, f"--clients {clients}" + (f" --cohort {cohort}" if cohort else ""), ratio_)
 
 
-def _fewer_parameters(s: Setting, z: float, ratio: float) -> Remedy | None:
+def _fewer_parameters(s: Scenario, z: float, ratio: float) -> Remedy | None:
     dimension = math.floor(s.dimension * (PLAUSIBLE / ratio) ** 2)
     if dimension < 1:
         return None
@@ -118,7 +118,7 @@ def _fewer_parameters(s: Setting, z: float, ratio: float) -> Remedy | None:
     return Remedy("fewer parameters", text, f"--dimension {dimension}", ratio_, doubtful=bool(doubt))
 
 
-def _fewer_rounds(s: Setting, z: float, ratio: float) -> Remedy | None:
+def _fewer_rounds(s: Scenario, z: float, ratio: float) -> Remedy | None:
     if s.epsilon is None:
         return None
     rounds = _most(lambda t: outcome(replace(s, rounds=t))[1] <= PLAUSIBLE, 1, s.rounds - 1)
@@ -129,7 +129,7 @@ def _fewer_rounds(s: Setting, z: float, ratio: float) -> Remedy | None:
     return Remedy("fewer rounds", text, f"--rounds {rounds}", ratio_)
 
 
-def _larger_epsilon(s: Setting, z: float, ratio: float) -> Remedy | None:
+def _larger_epsilon(s: Scenario, z: float, ratio: float) -> Remedy | None:
     multiplier = z * PLAUSIBLE / ratio * (1 - 1e-9)
     epsilon = accounting.epsilon(schedule(s, multiplier), s.delta, relation_of(s)).epsilon
     if not math.isfinite(epsilon):
@@ -140,7 +140,7 @@ def _larger_epsilon(s: Setting, z: float, ratio: float) -> Remedy | None:
     return Remedy("a larger epsilon", text, options, ratio_of(s, multiplier), doubtful=bool(doubt))
 
 
-REMEDIES: tuple[Callable[[Setting, float, float], Remedy | None], ...] = (
+REMEDIES: tuple[Callable[[Scenario, float, float], Remedy | None], ...] = (
     _example_unit,
     _other_observer,
     _larger_batch,

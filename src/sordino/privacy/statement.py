@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from sordino.errors import BadInput, at_least, rate, whole
-from sordino.privacy.words import Noise, Observer, Relation, Sampling, Unit, Variant
+from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling, Unit, Variant
 
 WIDTH = 100
 
@@ -273,7 +273,7 @@ def assumptions(
 ) -> tuple[str, ...]:
     """What the proof takes for granted, as sentences.
 
-    `discrete`: the noise is drawn on integers. `survivors`: the fewest honest clients whose shares reach the sum.
+    `discrete`: the noise is drawn on integers. `survivors`: the min_cohort honest clients whose shares reach the sum.
     `sizes_public`: how much each client holds enters rates or weights. `test_public`: accuracy is measured and shown.
     `population`: how many units there are; a `delta` of one in that many would let one of them be shown outright.
     """
@@ -302,9 +302,11 @@ def assumptions(
     if noise is Noise.CENTRAL:
         said.append("The server is trusted with the clipped contributions, adds the noise, and releases nothing else.")
     elif noise is Noise.SHARES:
-        fewest = f"at least {survivors} clients" if survivors else "all clients of a cohort"
+        min_cohort = f"at least {survivors} clients" if survivors else "all clients of a cohort"
         said.append("Secure aggregation lets the server see sums only, and holds its own promises.")
-        said.append(f"In each round {fewest} add their share of the noise, collude with no one, and do not drop out.")
+        said.append(
+            f"In each round {min_cohort} add their share of the noise, collude with no one, and do not drop out."
+        )
     else:
         unmasked = "; nothing is assumed of secure aggregation" if observer is Observer.SECAGG_SERVER else ""
         said.append(f"Each client adds its own noise before anything leaves it{unmasked}.")

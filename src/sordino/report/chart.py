@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sordino.report.axis import Axis, linear, logarithmic, rounds, suits_log
+from sordino.report.downsample import Bin, Point, thin
 from sordino.report.html import Safe, tag
 from sordino.report.numbers import plain
-from sordino.report.thin import Point, Stretch, thin
 
 WIDTH, HEIGHT = 480, 224
 LEFT, RIGHT, TOP, BOTTOM = 58, 26, 14, 28
@@ -116,7 +116,7 @@ class Chart:
             tag("text", self.reference.label, x=LEFT + 6, y=y - 5 if above else y + 15, class_="tick note"),
         ]
 
-    def _dots(self, drawn: list[Stretch], across: Axis, up: Axis) -> list[Safe]:
+    def _dots(self, drawn: list[Bin], across: Axis, up: Axis) -> list[Safe]:
         """A dot per stretch (shown if they are few and far between, or under the pointer), in a strip to point at."""
         sparse = len(drawn) <= FEW and len(drawn) <= self.points[-1][0] - self.points[0][0]
         places = [_x(across, s.middle) for s in drawn]
@@ -129,13 +129,13 @@ class Chart:
             parts.append(tag("g", tag("title", self._under_pointer(s)), strip, dot, class_="point"))
         return parts
 
-    def _under_pointer(self, s: Stretch) -> str:
+    def _under_pointer(self, s: Bin) -> str:
         where = f"round {s.first:,}" if s.first == s.last else f"rounds {s.first:,} to {s.last:,}"
         low, high = self.show(s.low), self.show(s.high)
         return f"{where}: {low}" if low == high else f"{where}: {low} to {high}, mean {self.show(s.mean)}"
 
 
-def _band(drawn: list[Stretch], across: Axis, up: Axis) -> Safe | None:
+def _band(drawn: list[Bin], across: Axis, up: Axis) -> Safe | None:
     if all(s.low == s.high for s in drawn):
         return None
     outline = [(s.middle, s.high) for s in drawn] + [(s.middle, s.low) for s in reversed(drawn)]

@@ -9,8 +9,8 @@ from typing import Any
 
 from sordino.errors import BadInput
 from sordino.plan import read_toml
+from sordino.report.downsample import Point
 from sordino.report.numbers import number
-from sordino.report.thin import Point
 
 DRAWABLE = 1e100  # a run that has diverged further tells no more
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from sordino.report import phrases
+from sordino.report.downsample import spread
 from sordino.report.html import Safe, tag
 from sordino.report.numbers import at_least, at_most, number, percent, plain
 from sordino.report.reading import Run
 from sordino.report.series import Figure, noise_to_signal, spending
-from sordino.report.thin import spread
 from sordino.report.verdict import Kind, Verdict
 
 ROWS = 40  # of the table behind the charts

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sordino.report.chart import Chart, Reference
+from sordino.report.downsample import Point
 from sordino.report.numbers import number, percent, plain
 from sordino.report.reading import Run
-from sordino.report.thin import Point
 
 MEASURED = "Measured on a public test set."
 

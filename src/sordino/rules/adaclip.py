@@ -23,11 +23,11 @@ import numpy as np
 
 from sordino.errors import BadInput, between, positive, rate, whole
 from sordino.privacy.bounds import Bound, Coordinates
-from sordino.rules.base import NOTHING, Asked, Seen, State
+from sordino.rules.base import NOTHING, Queries, RoundOutput, State
 from sordino.rules.query import Answer
 
 if TYPE_CHECKING:
-    from sordino.methods import Setting
+    from sordino.methods import RuleContext
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Printed:
         spread = self.start / math.sqrt(self.dimension)  # then b_i = start for every i
         return {"mean": [0.0] * self.dimension, "spread": [spread] * self.dimension}
 
-    def query(self, state: State) -> Asked:
+    def query(self, state: State) -> Queries:
         return NOTHING
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         return Coordinates(np.asarray(state["mean"]), widths(np.asarray(state["spread"])))
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: RoundOutput) -> State:
         mean, spread = np.asarray(state["mean"]), np.asarray(state["spread"])
         excess = (seen.mean - mean) ** 2 - noise(seen) ** 2
         square = self.beta2 * spread**2 + (1 - self.beta2) * np.clip(excess, self.h1, self.h2)
@@ -88,7 +88,7 @@ class Steady:
         # The two variances are those of the noise in `mean` and in `square`, averaged over coordinates.
         return {"mean": mean, "mean_noise": 0.0, "square": square, "square_noise": 0.0}
 
-    def query(self, state: State) -> Asked:
+    def query(self, state: State) -> Queries:
         return NOTHING
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
@@ -101,7 +101,7 @@ class Steady:
         spread = np.sqrt(np.maximum(square, self.floor**2 * np.mean(np.abs(square))))
         return Coordinates(mean, widths(spread * math.sqrt(self.dimension) * self.start / np.sum(spread)))
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: RoundOutput) -> State:
         keep1, keep2, variance = self.beta1, self.beta2, noise(seen) ** 2
         centre = self.bound(state, None).mean  # type: ignore[attr-defined]
         square = (seen.mean - centre) ** 2 - variance
@@ -119,7 +119,7 @@ def widths(spread: np.ndarray) -> np.ndarray:
     return np.sqrt(spread * np.sum(spread))
 
 
-def noise(seen: Seen) -> np.ndarray:
+def noise(seen: RoundOutput) -> np.ndarray:
     """The std of the noise in the mean, in the space of updates."""
     assert isinstance(seen.bound, Coordinates)
     return np.asarray(seen.bound.scale * seen.noise)
@@ -130,11 +130,11 @@ def shrink(noise: float, total: float) -> float:
     return max(0.0, 1 - noise / total) if total > 0 else 0.0
 
 
-def certified(setting: Setting, *, beta1: float = 0.99, beta2: float = 0.9, floor: float = 0.1) -> Steady:
+def certified(setting: RuleContext, *, beta1: float = 0.99, beta2: float = 0.9, floor: float = 0.1) -> Steady:
     return Steady(setting.plan.bound, setting.dimension, beta1, beta2, floor)
 
 
 def published(
-    setting: Setting, *, beta1: float = 0.99, beta2: float = 0.9, h1: float = 1e-12, h2: float = 10.0
+    setting: RuleContext, *, beta1: float = 0.99, beta2: float = 0.9, h1: float = 1e-12, h2: float = 10.0
 ) -> Printed:
     return Printed(setting.plan.bound, setting.dimension, beta1, beta2, h1, h2)

@@ -18,7 +18,7 @@ from sordino.rules.base import Rule
 from sordino.rules.exact import ExactQuantile
 
 if TYPE_CHECKING:
-    from sordino.methods import Setting
+    from sordino.methods import RuleContext
 
 REASONS = (
     "Each client sends the exact norm of its update: a noiseless real number, which no finite epsilon covers.",
@@ -30,7 +30,7 @@ REASONS = (
 
 
 def certified(
-    setting: Setting,
+    setting: RuleContext,
     *,
     tau: float = 0.5,
     previous: float = 0,
@@ -49,6 +49,6 @@ def certified(
     return histogram.certified(setting, target=tau, low=low, high=high, bins=bins, share=share, opening=opening)
 
 
-def published(setting: Setting, *, tau: float = 0.5) -> Rule:
+def published(setting: RuleContext, *, tau: float = 0.5) -> Rule:
     between(0, 1, tau=tau)
     return ExactQuantile(setting.plan.bound, tau)

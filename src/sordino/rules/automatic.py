@@ -11,8 +11,8 @@ from sordino.privacy.bounds import Automatic
 from sordino.rules.fixed import Fixed
 
 if TYPE_CHECKING:
-    from sordino.methods import Setting
+    from sordino.methods import RuleContext
 
 
-def certified(setting: Setting, *, gamma: float = 0.01) -> Fixed:
+def certified(setting: RuleContext, *, gamma: float = 0.01) -> Fixed:
     return Fixed(Automatic(setting.plan.bound, gamma))

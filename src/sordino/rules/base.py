@@ -20,7 +20,7 @@ State = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Seen:
+class RoundOutput:
     """What a round released, as a rule may use it."""
 
     round: int  # counted from 1
@@ -28,17 +28,17 @@ class Seen:
     answer: Answer | None  # to the query beside the sum, if the rule has one
     mean: np.ndarray  # the noisy mean, decoded
     noise: float | np.ndarray  # std of the noise in that mean before decoding: public
-    before: Answer | None = None  # to the query before the sum, if the rule has one
+    pre_clip: Answer | None = None  # to the query before the sum, if the rule has one
 
 
-class Asked(NamedTuple):
-    """What a rule asks in a round; ``before, beside = rule.query(state)``."""
+class Queries(NamedTuple):
+    """What a rule asks in a round; ``pre_clip, with_sum = rule.query(state)``."""
 
-    before: Query | None = None  # of this round's units, before they are clipped
-    beside: Query | None = None  # together with the clipped sum, for the rounds to come
+    pre_clip: Query | None = None  # of this round's units, before they are clipped
+    with_sum: Query | None = None  # together with the clipped sum, for the rounds to come
 
 
-NOTHING = Asked()
+NOTHING = Queries()
 
 
 class Rule(Protocol):
@@ -47,13 +47,13 @@ class Rule(Protocol):
     def init(self) -> State:
         """The state before round 1; public."""
 
-    def query(self, state: State) -> Asked:
+    def query(self, state: State) -> Queries:
         """What this round's units are asked. It may follow from the state, which is released; that changes no cost."""
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         """The bound of this round, from the state and the answer to `before`; without an answer, the last one known."""
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: RoundOutput) -> State:
         """The state after the round."""
 
 

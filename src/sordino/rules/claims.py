@@ -10,7 +10,7 @@ import numpy as np
 
 from sordino.privacy import events, gdp
 from sordino.privacy import rdp as renyi
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 
 if TYPE_CHECKING:
     from sordino.plan import Plan

@@ -25,13 +25,13 @@ import numpy as np
 from sordino.errors import positive
 from sordino.privacy.bounds import Bound, Flat
 from sordino.rules import quantile
-from sordino.rules.base import Asked, Seen, State, trust
+from sordino.rules.base import Queries, RoundOutput, State, trust
 from sordino.rules.exact import finite
 from sordino.rules.quantile import Quantile, clamp
 from sordino.rules.query import Answer, RawBit, RawNorm
 
 if TYPE_CHECKING:
-    from sordino.methods import Setting
+    from sordino.methods import RuleContext
 
 REASONS = (
     "No formula ties the noise to epsilon: it is a label on the experiments, with neither theorem nor calibration.",
@@ -57,13 +57,13 @@ class Decaying:
     def init(self) -> State:
         return {**self.tracker.init(), "round": 1}
 
-    def query(self, state: State) -> Asked:
+    def query(self, state: State) -> Queries:
         return self.tracker.query(state)
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         return self.tracker.bound(state, answer)
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: RoundOutput) -> State:
         assert seen.answer is not None
         after = self.tracker.observe(state, seen)
         # The decay is followed as far as the bits are: alone, it would carry the bound off.
@@ -83,14 +83,14 @@ class AsPrinted:
     def init(self) -> State:
         return {"bound": self.start, "round": 1}
 
-    def query(self, state: State) -> Asked:
-        return Asked(RawNorm() if state["round"] == 1 else None, RawBit())
+    def query(self, state: State) -> Queries:
+        return Queries(RawNorm() if state["round"] == 1 else None, RawBit())
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         norms = finite(answer)
         return Unscaled(clamp(float(np.mean(norms))) if norms.size else state["bound"], self.start)
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: RoundOutput) -> State:
         bits = finite(seen.answer)
         lean = float(np.mean(bits)) - 0.5 if bits.size else 0.0
         return {"bound": clamp(seen.bound.size * rho(state["round"]) * math.exp(lean)), "round": state["round"] + 1}
@@ -111,9 +111,9 @@ class Unscaled(Flat):
         return {"kind": self.kind, "bound": self.bound, "reference": self.reference}
 
 
-def certified(setting: Setting, *, eta: float = 0.2, share: float | None = None, warm: float = 1.0) -> Decaying:
+def certified(setting: RuleContext, *, eta: float = 0.2, share: float | None = None, warm: float = 1.0) -> Decaying:
     return Decaying(quantile.certified(setting, target=0.5, eta=eta, share=share, warm=warm))
 
 
-def published(setting: Setting) -> AsPrinted:
+def published(setting: RuleContext) -> AsPrinted:
     return AsPrinted(setting.plan.bound)

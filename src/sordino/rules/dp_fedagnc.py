@@ -19,13 +19,13 @@ import numpy as np
 
 from sordino.errors import BadInput, between, positive, rate
 from sordino.privacy.bounds import Bound, Flat
-from sordino.rules.base import Asked, Seen, State, trust
+from sordino.rules.base import Queries, RoundOutput, State, trust
 from sordino.rules.exact import finite
 from sordino.rules.quantile import clamp
 from sordino.rules.query import Answer, BoundedValue, RawNorm
 
 if TYPE_CHECKING:
-    from sordino.methods import Setting
+    from sordino.methods import RuleContext
 
 REASONS = (
     "The bound is the mean of the last round's raw norms: one client moves it without limit, and no noise hides it.",
@@ -52,13 +52,13 @@ class NoisyMean:
     def init(self) -> State:
         return {"bound": self.start}
 
-    def query(self, state: State) -> Asked:
-        return Asked(beside=BoundedValue(self.kappa, self.share))
+    def query(self, state: State) -> Queries:
+        return Queries(with_sum=BoundedValue(self.kappa, self.share))
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         return Flat(state["bound"])
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: RoundOutput) -> State:
         assert seen.answer is not None
         ratio = float(np.clip(self.kappa * seen.answer.mean[0], 1 / self.kappa, self.kappa))  # nu / C
         gain = self.gain * trust(self.kappa * seen.answer.noise, 0.5)
@@ -77,23 +77,23 @@ class ExactMean:
     def init(self) -> State:
         return {"bound": self.start}
 
-    def query(self, state: State) -> Asked:
-        return Asked(beside=RawNorm())
+    def query(self, state: State) -> Queries:
+        return Queries(with_sum=RawNorm())
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         return Flat(state["bound"])
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: RoundOutput) -> State:
         norms = finite(seen.answer)
         return {"bound": clamp(float(np.mean(norms)))} if norms.size else state
 
 
-def certified(setting: Setting, *, kappa: float = 3.0, gain: float = 0.5, share: float | None = None) -> NoisyMean:
+def certified(setting: RuleContext, *, kappa: float = 3.0, gain: float = 0.5, share: float | None = None) -> NoisyMean:
     """Unless told otherwise it takes the share that makes the noise a tenth of the bound, at most a tenth of all."""
     z = setting.multiplier or setting.plan.multiplier
     enough = 0.05 if z is None else min(0.1, (10 * kappa * z / setting.units) ** 2)
     return NoisyMean(setting.plan.bound, kappa, gain, enough if share is None else share)
 
 
-def published(setting: Setting) -> ExactMean:
+def published(setting: RuleContext) -> ExactMean:
     return ExactMean(setting.plan.bound)

@@ -17,7 +17,7 @@ from sordino.privacy.bounds import L1, Bound, Flat
 from sordino.rules.schedule import Scheduled
 
 if TYPE_CHECKING:
-    from sordino.methods import Setting
+    from sordino.methods import RuleContext
 
 
 @dataclass(frozen=True)
@@ -40,5 +40,5 @@ class Linear(Scheduled):
         return L1(bound) if self.laplace else Flat(bound)
 
 
-def certified(setting: Setting, *, end: float = 0.2) -> Linear:
+def certified(setting: RuleContext, *, end: float = 0.2) -> Linear:
     return Linear(setting.plan.bound, setting.plan.rounds, end, setting.plan.mechanism == "laplace")

@@ -22,7 +22,7 @@ from sordino.rules import claims
 from sordino.rules.schedule import Scheduled
 
 if TYPE_CHECKING:
-    from sordino.methods import Setting
+    from sordino.methods import RuleContext
     from sordino.plan import Plan
 
 REASONS = (
@@ -48,7 +48,7 @@ class Dynamic(Scheduled):
         return Flat(self.start * self.clip_end ** (min(round, self.rounds) / self.rounds))
 
 
-def certified(setting: Setting, *, clip_end: float = 0.3, mu_start: float = MU_START) -> Dynamic:
+def certified(setting: RuleContext, *, clip_end: float = 0.3, mu_start: float = MU_START) -> Dynamic:
     fraction(mu_start=mu_start)
     return Dynamic(setting.plan.bound, setting.plan.rounds, clip_end)
 

@@ -22,7 +22,7 @@ from sordino.privacy.bounds import Grouped
 from sordino.rules.fixed import Fixed
 
 if TYPE_CHECKING:
-    from sordino.methods import Setting
+    from sordino.methods import RuleContext
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class EvenlyNoised(Grouped):
         return {"kind": self.kind, "sizes": list(self.sizes), "bounds": list(self.bounds)}
 
 
-def certified(setting: Setting) -> Fixed:
+def certified(setting: RuleContext) -> Fixed:
     return Fixed(Grouped(setting.sizes, _equal(setting)))
 
 
-def published(setting: Setting) -> Fixed:
+def published(setting: RuleContext) -> Fixed:
     return Fixed(EvenlyNoised(setting.sizes, _equal(setting)))
 
 
-def _equal(setting: Setting) -> tuple[float, ...]:
+def _equal(setting: RuleContext) -> tuple[float, ...]:
     groups = len(setting.sizes)
     return (setting.plan.bound / math.sqrt(groups),) * groups

@@ -11,7 +11,7 @@ import numpy as np
 
 from sordino.errors import between, positive
 from sordino.privacy.bounds import Bound, Flat
-from sordino.rules.base import Asked, Seen, State
+from sordino.rules.base import Queries, RoundOutput, State
 from sordino.rules.quantile import clamp
 from sordino.rules.query import Answer, RawNorm
 
@@ -30,14 +30,14 @@ class ExactQuantile:
     def init(self) -> State:
         return {"bound": self.start}
 
-    def query(self, state: State) -> Asked:
-        return Asked(before=RawNorm())
+    def query(self, state: State) -> Queries:
+        return Queries(pre_clip=RawNorm())
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         norms = finite(answer)
         return Flat(clamp(float(np.quantile(norms, self.target))) if norms.size else state["bound"])
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: RoundOutput) -> State:
         return {"bound": seen.bound.size}
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sordino.privacy.bounds import L1, Bound, Flat
-from sordino.rules.base import NOTHING, Asked, Seen, State
+from sordino.rules.base import NOTHING, Queries, RoundOutput, State
 from sordino.rules.query import Answer
 
 if TYPE_CHECKING:
-    from sordino.methods import Setting
+    from sordino.methods import RuleContext
 
 
 @dataclass(frozen=True)
@@ -22,16 +22,16 @@ class Fixed:
     def init(self) -> State:
         return {}
 
-    def query(self, state: State) -> Asked:
+    def query(self, state: State) -> Queries:
         return NOTHING
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         return self.limit
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: RoundOutput) -> State:
         return state
 
 
-def certified(setting: Setting) -> Fixed:
+def certified(setting: RuleContext) -> Fixed:
     """In the L1 norm for Laplace noise."""
     return Fixed((L1 if setting.plan.mechanism == "laplace" else Flat)(setting.plan.bound))

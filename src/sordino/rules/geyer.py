@@ -17,7 +17,7 @@ from sordino.rules.base import Rule
 from sordino.rules.exact import ExactQuantile
 
 if TYPE_CHECKING:
-    from sordino.methods import Setting
+    from sordino.methods import RuleContext
 
 REASONS = (
     "The bound, and with it the noise, is the exact median of the cohort's raw norms: changing one client moves both.",
@@ -26,7 +26,7 @@ REASONS = (
 
 
 def certified(
-    setting: Setting,
+    setting: RuleContext,
     *,
     previous: float = 0,
     low: float | None = None,
@@ -38,5 +38,5 @@ def certified(
     return adact.certified(setting, previous=previous, low=low, high=high, bins=bins, share=share, opening=opening)
 
 
-def published(setting: Setting) -> Rule:
+def published(setting: RuleContext) -> Rule:
     return ExactQuantile(setting.plan.bound, 0.5)

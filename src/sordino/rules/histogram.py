@@ -27,11 +27,11 @@ import numpy as np
 
 from sordino.errors import BadInput, between, positive, whole
 from sordino.privacy.bounds import Bound, Flat
-from sordino.rules.base import NOTHING, Asked, Seen, State
+from sordino.rules.base import NOTHING, Queries, RoundOutput, State
 from sordino.rules.query import Answer, HistogramBin
 
 if TYPE_CHECKING:
-    from sordino.methods import Setting
+    from sordino.methods import RuleContext
 
 
 LOUD = 4.0  # noise that cannot be heard through, in tolerances
@@ -80,19 +80,19 @@ class Histogram:
         grid = {"low": math.log(self.low), "high": math.log(self.high)}
         return {"log_bound": math.log(self.start), "asks": 1, **grid, **self._empty()}
 
-    def query(self, state: State) -> Asked:
+    def query(self, state: State) -> Queries:
         if not state["asks"]:
             return NOTHING
         edges = np.exp(self._grid(state)).tolist()
-        return Asked(before=HistogramBin(tuple(edges), self.opening if self._searches(state) else self.share))
+        return Queries(pre_clip=HistogramBin(tuple(edges), self.opening if self._searches(state) else self.share))
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         return Flat(math.exp(state["log_bound"] if answer is None else self._read(state, answer).log_bound))
 
-    def observe(self, state: State, seen: Seen) -> State:
-        if seen.before is None:
+    def observe(self, state: State, seen: RoundOutput) -> State:
+        if seen.pre_clip is None:
             return state
-        said = self._read(state, seen.before)
+        said = self._read(state, seen.pre_clip)
         window = {"counts": said.counts.tolist(), "units": said.units, "variance": said.variance}
         after = {**state, **window, "log_bound": said.log_bound, "asks": int(not said.hopeless)}
         return {**after, **self._next_grid(state, said)}
@@ -186,7 +186,7 @@ def increasing(y: np.ndarray) -> np.ndarray:
 
 
 def certified(
-    setting: Setting,
+    setting: RuleContext,
     *,
     target: float = 0.5,
     low: float | None = None,

@@ -22,7 +22,7 @@ from sordino.rules.quantile import clamp
 from sordino.rules.schedule import Scheduled
 
 if TYPE_CHECKING:
-    from sordino.methods import Setting
+    from sordino.methods import RuleContext
     from sordino.plan import Plan
 
 REASONS = (
@@ -69,12 +69,12 @@ class L2ForLaplace(Flat):
         return {"kind": self.kind, "bound": self.bound}
 
 
-def certified(setting: Setting, *, gamma: float = 0.9995) -> Shrinking:
+def certified(setting: RuleContext, *, gamma: float = 0.9995) -> Shrinking:
     plan = setting.plan
     return Shrinking(plan.bound, gamma, plan.local_epochs, L1 if plan.mechanism == "laplace" else Flat)
 
 
-def published(setting: Setting, *, gamma: float = 0.9995) -> Shrinking:
+def published(setting: RuleContext, *, gamma: float = 0.9995) -> Shrinking:
     plan = setting.plan
     return Shrinking(plan.bound, gamma, plan.local_epochs, L2ForLaplace if plan.mechanism == "laplace" else Flat)
 

@@ -26,11 +26,11 @@ import numpy as np
 
 from sordino.errors import at_least, between, positive
 from sordino.privacy.bounds import Bound, Flat
-from sordino.rules.base import Asked, Seen, State, trust
+from sordino.rules.base import Queries, RoundOutput, State, trust
 from sordino.rules.query import Answer, CentredBit
 
 if TYPE_CHECKING:
-    from sordino.methods import Setting
+    from sordino.methods import RuleContext
 
 LOWEST, HIGHEST = 1e-12, 1e12  # of any bound: what sums in fixed point and in double precision carry with ease
 
@@ -54,13 +54,13 @@ class Quantile:
     def init(self) -> State:
         return {"bound": self.start, "step": max(self.warm, self.eta), "side": 0.0}
 
-    def query(self, state: State) -> Asked:
-        return Asked(beside=CentredBit(self.share))
+    def query(self, state: State) -> Queries:
+        return Queries(with_sum=CentredBit(self.share))
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         return Flat(state["bound"])
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: RoundOutput) -> State:
         assert seen.answer is not None
         within = float(np.clip(0.5 + seen.answer.mean[0], 0, 1))
         miss = within - self.target
@@ -75,7 +75,7 @@ def clamp(bound: float) -> float:
     return min(max(bound, LOWEST), HIGHEST)
 
 
-def bit_share(setting: Setting, most: float = 0.1) -> float:
+def bit_share(setting: RuleContext, most: float = 0.1) -> float:
     """The share of the privacy that puts noise of m/20 on the sum of bits (section 3.2), at most `most`.
 
     From sigma_b = (1/2) z / sqrt(share). In small cohorts m/20 would take all there is, and more.
@@ -85,11 +85,11 @@ def bit_share(setting: Setting, most: float = 0.1) -> float:
 
 
 def certified(
-    setting: Setting, *, target: float = 0.5, eta: float = 0.2, share: float | None = None, warm: float = 2.0
+    setting: RuleContext, *, target: float = 0.5, eta: float = 0.2, share: float | None = None, warm: float = 2.0
 ) -> Quantile:
     return Quantile(setting.plan.bound, target, eta, bit_share(setting) if share is None else share, warm)
 
 
-def published(setting: Setting, *, target: float = 0.5, eta: float = 0.2, share: float | None = None) -> Quantile:
+def published(setting: RuleContext, *, target: float = 0.5, eta: float = 0.2, share: float | None = None) -> Quantile:
     share = bit_share(setting) if share is None else share
     return Quantile(setting.plan.bound, target, eta, share, steady=False)

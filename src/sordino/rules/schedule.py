@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sordino.privacy.bounds import Bound
-from sordino.rules.base import NOTHING, Asked, Seen, State
+from sordino.rules.base import NOTHING, Queries, RoundOutput, State
 from sordino.rules.query import Answer
 
 
@@ -17,11 +17,11 @@ class Scheduled:
     def init(self) -> State:
         return {"round": 1}
 
-    def query(self, state: State) -> Asked:
+    def query(self, state: State) -> Queries:
         return NOTHING
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         return self.at(state["round"])
 
-    def observe(self, state: State, seen: Seen) -> State:
+    def observe(self, state: State, seen: RoundOutput) -> State:
         return {"round": seen.round + 1}

@@ -11,7 +11,7 @@ from sordino.engines.flower.federate import federate
 from sordino.engines.flower.holder import Holder
 from sordino.engines.flower.policy import Policy
 from sordino.engines.flower.seals import Plain
-from sordino.engines.flower.transport import Direct, Post
+from sordino.engines.flower.transport import Direct, SecureChannel
 from sordino.federation.population import Federation
 
 ANYTHING = Policy(
@@ -29,7 +29,7 @@ class Hall:
         self.names = [f"n{k}" for k in range(federation.clients)]
         self.holders = {name: self.open(name) for name in self.names}
         self.direct = Direct({name: holder.handle for name, holder in self.holders.items()})
-        self.post = Post(self.direct, Plain(), self.names)
+        self.post = SecureChannel(self.direct, Plain(), self.names)
 
     def open(self, name: str) -> Holder:
         data = self.federation.raw(self.names.index(name))

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from sordino import Federation, Plan, Speed, train
+from sordino import EngineOptions, Federation, Plan, train
+from sordino.assembly import assemble, complete
 from sordino.engines.flower import bundle, pki
 from sordino.engines.flower.control import environment
-from sordino.federation.assembly import assemble, complete
 from sordino.plan import read_toml
 
 pytest.importorskip("flwr")
@@ -85,7 +85,7 @@ class Desk:
 
 def same(folder: Path) -> None:
     model, federation, plan = assemble(Plan.from_json(complete(read_toml(folder / "plan.toml"))))
-    train(model, federation, plan, out=folder / "here", speed=Speed(engine="in-process"))
+    train(model, federation, plan, out=folder / "here", speed=EngineOptions(engine="in-process"))
     a, b = (load_file(folder / name / "model.safetensors") for name in ("here", "run"))
     for key in a:
         np.testing.assert_allclose(a[key], b[key], atol=1e-6)

@@ -10,11 +10,11 @@ import pytest
 from hall import ANYTHING, Hall, toy
 
 from sordino import Plan
-from sordino.clients.request import ASK, GIVE
 from sordino.engines.flower import wire
 from sordino.engines.flower.policy import Policy, Refused
-from sordino.engines.flower.wire import Parcel
+from sordino.engines.flower.wire import Message
 from sordino.privacy.ledger import Ledger
+from sordino.schemes.request import CONTRIBUTE, QUERY
 
 
 def plan(**settings):
@@ -165,8 +165,8 @@ def test_two_phases_together_may_not_ask_for_more_than_the_round(tmp_path):
     hall = Hall(toy(clients=3), tmp_path / "holders")
     tap = Tap(hall, "n1")
     hall.train(plan(method="adact", rounds=1), tmp_path / "run")
-    ask = next(a for a, _ in tap.of("work") if a.head["request"]["phase"] == ASK)
-    give = next(a for a, _ in tap.of("work") if a.head["request"]["phase"] == GIVE)
+    ask = next(a for a, _ in tap.of("work") if a.head["request"]["phase"] == QUERY)
+    give = next(a for a, _ in tap.of("work") if a.head["request"]["phase"] == CONTRIBUTE)
     assert again(hall, "n1", ask, attempt="greedy").kind == "given"
     reply = again(hall, "n1", edited(give, multiplier=2.0), attempt="greedy")
     assert reply.head["class"] == "Refused" and "less noise" in reply.head["said"]
@@ -189,7 +189,7 @@ def test_the_text_of_an_error_stays_with_its_operator(hall, tmp_path, caplog, mo
     def broken(self, request, errand=None):
         raise ValueError("patient 4711 has no date of birth")
 
-    monkeypatch.setattr("sordino.engines.flower.enrolled.Enrolled.compute", broken)
+    monkeypatch.setattr("sordino.engines.flower.holder_run.HolderRun.compute", broken)
     tap = Tap(hall, "n1")
     with pytest.raises(Exception, match="clients are left"), caplog.at_level(logging.ERROR):
         hall.train(plan(), tmp_path / "run", speed=None)
@@ -200,14 +200,14 @@ def test_the_text_of_an_error_stays_with_its_operator(hall, tmp_path, caplog, mo
 
 
 def test_garbage_is_answered_with_a_problem(hall):
-    for message in (b"", b"nonsense", wire.to_bytes(Parcel("work")), wire.to_bytes(Parcel("steal", {"number": 1}))):
+    for message in (b"", b"nonsense", wire.to_bytes(Message("work")), wire.to_bytes(Message("steal", {"number": 1}))):
         assert wire.from_bytes(hall.holders["n0"].handle(message)).kind == "problem"
 
 
 def test_a_message_about_an_unknown_run_is_told_apart(hall):
     for run in ("deadbeef", "../../etc"):
         reply = wire.from_bytes(
-            hall.holders["n0"].handle(wire.to_bytes(Parcel("work", {"number": 10**19, "run": run})))
+            hall.holders["n0"].handle(wire.to_bytes(Message("work", {"number": 10**19, "run": run})))
         )
         assert reply.head["class"] in ("NotEnrolled", "Untrusted")
         hall.holders["n0"]._last = 0
@@ -263,9 +263,9 @@ def test_under_secure_aggregation_nothing_leaves_without_a_mask(tmp_path):
     replies = [reply for _, reply in tap.of("work")]
     assert len(replies) >= 3 and all(set(reply.arrays) == {"masked"} for reply in replies)
     asked = next(asked for asked, _ in tap.of("work") if "theta" in asked.arrays)
-    asked = Parcel("work", {k: v for k, v in asked.head.items() if k != "letters"}, asked.arrays)
+    asked = Message("work", {k: v for k, v in asked.head.items() if k != "letters"}, asked.arrays)
     bare = {k: v for k, v in asked.head.items() if k != "session"}
-    reply = again(hall, "n1", Parcel("work", bare, asked.arrays), attempt="bare")
+    reply = again(hall, "n1", Message("work", bare, asked.arrays), attempt="bare")
     assert reply.kind == "problem"
     reply = again(hall, "n1", asked, attempt="another")
     assert reply.kind == "problem" and reply.head["class"] == "Broken"  # masked before

@@ -6,7 +6,7 @@ import pytest
 
 from sordino import Plan
 from sordino.engines.flower.allowance import Allowance
-from sordino.engines.flower.enrolled import terms_of
+from sordino.engines.flower.holder_run import terms_of
 from sordino.engines.flower.part import Facts
 from sordino.engines.flower.policy import Policy, Refused
 from sordino.errors import BadInput

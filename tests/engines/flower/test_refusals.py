@@ -27,7 +27,7 @@ from sordino.engines.flower import local, pki, wire
 from sordino.engines.flower.control import environment
 from sordino.engines.flower.pki import Own
 from sordino.engines.flower.seals import SignedHolder, SignedServer, digest
-from sordino.engines.flower.wire import Parcel
+from sordino.engines.flower.wire import Message
 from sordino.privacy.ledger import Ledger
 
 pytest.importorskip("flwr")
@@ -87,11 +87,11 @@ class Relay:
             return ask(wire.to_bytes(self.resealed(message, self.certs / "foreign" / "server")))
         return ask(message)
 
-    def forged(self, message: bytes, reply: bytes) -> Parcel:
+    def forged(self, message: bytes, reply: bytes) -> Message:
         other, said = Own.node(self.certs / "guest"), wire.from_bytes(reply)
         return SignedHolder(dataclasses.replace(other, name="n2")).seal(wire.from_bytes(message), said)
 
-    def resealed(self, message: bytes, folder: Path) -> Parcel:
+    def resealed(self, message: bytes, folder: Path) -> Message:
         key = serialization.load_pem_private_key((folder / "server.key").read_bytes(), None)
         own = Own("server", key, (folder / "server.crt").read_text(), (folder / "ca.crt").read_text())
         made = wire.from_bytes(message).but(certificate=own.certificate)
@@ -292,7 +292,7 @@ def test_a_server_whose_certificate_has_expired_is_not_spoken_to(live):
 def test_seals_of_the_test_are_those_of_the_program(live):
     """What the relay re-seals is refused for the reason that it is meant to be: with the right certificate it would pass."""
     nodes = {name: (live.certs / name / "node.crt").read_text() for name in ("n1", "n2")}
-    sent = SignedServer(Own.server(live.certs / "server"), nodes).seal(Parcel("work", {"round": 1}), "n2")
+    sent = SignedServer(Own.server(live.certs / "server"), nodes).seal(Message("work", {"round": 1}), "n2")
     relay = Relay.__new__(Relay)
     again = relay.resealed(wire.to_bytes(sent), live.certs / "server")
     assert SignedHolder(Own.node(live.certs / "n2")).open(again, 0).kind == "work"

@@ -7,12 +7,12 @@ import pytest
 from hall import Hall, toy
 from safetensors.numpy import load_file
 
-from sordino import Federation, Plan, Speed, train
-from sordino.federation.assembly import complete
+from sordino import EngineOptions, Federation, Plan, train
+from sordino.assembly import complete
 from sordino.methods import METHODS
 from sordino.models import build
 
-HERE = Speed(engine="in-process")
+HERE = EngineOptions(engine="in-process")
 WAYS = {
     "client, central": {"unit": "client", "observer": "public", "sampling": "poisson", "cohort": 3},
     "client, shares": {"unit": "client", "observer": "secagg-server", "sampling": "fixed", "cohort": 3},
@@ -105,7 +105,7 @@ def test_many_small_clients_come_to_the_same_bits_when_they_are_kept_apart(obser
     given = {"data": federation.name, "clients": 8, "method": "dp-fedavg", "unit": "example", "observer": observer}
     rest = {"multiplier": 0.01, "rounds": 24, "batch_size": 128, "lr": 8.0, "model": "cnn-tanh"}
     p = Plan.from_json(complete(given | rest))
-    ways = {"here": Speed(engine="in-process", apart=True), "mixed": HERE}
+    ways = {"here": EngineOptions(engine="in-process", apart=True), "mixed": HERE}
     for name, speed in ways.items():
         model = build(p.model, federation.input_shape, federation.classes, p.seed)
         train(model, federation, p, out=tmp_path / name, speed=speed)

@@ -11,23 +11,23 @@ from hall import Hall, odds, toy
 from safetensors.numpy import load_file
 
 from fedmap_runs import spent
-from sordino import Plan, Speed, train
-from sordino.clients.fedmap import TALLIED
+from sordino import EngineOptions, Plan, train
 from sordino.engines import Aborted
 from sordino.engines.flower import wire
 from sordino.engines.flower.account import Account
 from sordino.engines.flower.engine import Patience
 from sordino.engines.flower.policy import Policy, Refused
-from sordino.engines.flower.wire import Parcel
+from sordino.engines.flower.wire import Message
 from sordino.errors import BadInput
 from sordino.federation import checkpoint, sampling
 from sordino.models import build
 from sordino.privacy import rdp
 from sordino.privacy.ledger import Ledger
 from sordino.privacy.randomness import stream
+from sordino.schemes.fedmap.client import SUMMED_REPORT_LENGTH
 
 SOON = Patience(deadline=1.0, wait=0.3)
-HERE = Speed(engine="in-process")
+HERE = EngineOptions(engine="in-process")
 
 
 def plan(**settings):
@@ -103,7 +103,7 @@ def test_of_a_single_client_the_server_is_told_nothing_but_masked_numbers(hall, 
     assert len(works) == 25
     seals = {"run", "number", "seal", "signature", "client", "name", "said"}
     for said in works:
-        assert set(said.arrays) == {"masked"} and said.arrays["masked"].size == size + TALLIED
+        assert set(said.arrays) == {"masked"} and said.arrays["masked"].size == size + SUMMED_REPORT_LENGTH
         assert set(said.head) <= seals and not {"report", "state"} & set(said.head)
     kinds = {said.kind for fate in heard for said in fate.said}
     assert "given" not in kinds
@@ -118,16 +118,16 @@ def test_of_a_single_client_the_server_is_told_nothing_but_masked_numbers(hall, 
 
 def test_masked_numbers_do_not_show_the_update(hall, tmp_path, monkeypatch):
     """What one client sends is as good as uniform: it is not the codes that it computed."""
-    from sordino.engines.flower.enrolled import Enrolled
+    from sordino.engines.flower.holder_run import HolderRun
 
-    codes, real = [], Enrolled.compute
+    codes, real = [], HolderRun.compute
 
     def compute(self, request, errand=None):
         made = real(self, request, errand)
         codes.append(made[0].copy())
         return made
 
-    monkeypatch.setattr(Enrolled, "compute", compute)
+    monkeypatch.setattr(HolderRun, "compute", compute)
     heard = [Fate(hall, name) for name in hall.names]
     hall.train(plan(rounds=1), tmp_path / "run")
     sent = [said.arrays["masked"] for fate in heard for said in fate.said if said.kind == "masked"]
@@ -161,7 +161,7 @@ def test_too_few_for_good_end_the_run_and_open_nothing(hall, tmp_path):
     for name in ("n2", "n3", "n4"):
         Fate(hall, name, lambda asked: "mute" if asked.kind == "work" else None)
     with pytest.raises(Aborted):
-        hall.train(plan(secure=True), tmp_path / "run", patience=SOON, speed=Speed(patience=2))
+        hall.train(plan(secure=True), tmp_path / "run", patience=SOON, speed=EngineOptions(patience=2))
     kinds = {asked.kind for fate in watched for asked in fate.asked}
     assert "work" in kinds and not {"confirm", "reveal"} & kinds
     assert not (tmp_path / "run" / "model.safetensors").exists()
@@ -263,9 +263,9 @@ def test_chaos(hall, tmp_path, paid):
 
 def test_an_update_that_ran_away_spoils_no_round(hall, tmp_path, monkeypatch):
     """It counts up to a public limit, and not at all where it is no number; the sum of the others is as it was."""
-    from sordino.engines.flower.enrolled import Enrolled
+    from sordino.engines.flower.holder_run import HolderRun
 
-    start = Enrolled._start_work
+    start = HolderRun._start_work
 
     def wild(self):
         start(self)
@@ -278,7 +278,7 @@ def test_an_update_that_ran_away_spoils_no_round(hall, tmp_path, monkeypatch):
 
             self.site.flat.load = broken
 
-    monkeypatch.setattr(Enrolled, "_start_work", wild)
+    monkeypatch.setattr(HolderRun, "_start_work", wild)
     result = hall.train(plan(rounds=1), tmp_path / "run")
     assert result.rounds == 1
     assert np.isfinite(flat(tmp_path / "run")).all()
@@ -343,7 +343,7 @@ def test_a_server_that_cries_wolf_gains_nothing(hall, tmp_path, paid):
             if parcel.kind == "work":
                 request = parcel.head["request"]
                 request["state"]["lost"] = list(range(1, request["round"]))
-                message = wire.to_bytes(Parcel(parcel.kind, parcel.head, parcel.arrays))
+                message = wire.to_bytes(Message(parcel.kind, parcel.head, parcel.arrays))
             return super().__call__(message)
 
     for name in hall.names:
@@ -357,7 +357,7 @@ def test_a_server_that_cries_wolf_gains_nothing(hall, tmp_path, paid):
 
 def test_accounts_go_back_one_round_only(hall, tmp_path):
     with pytest.raises(BadInput, match="use checkpoint_every 1"):
-        hall.train(plan(), tmp_path / "run", speed=Speed(checkpoint_every=2))
+        hall.train(plan(), tmp_path / "run", speed=EngineOptions(checkpoint_every=2))
 
 
 def test_cohorts_that_are_too_small_are_not_called(tmp_path):

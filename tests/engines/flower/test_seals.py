@@ -12,7 +12,7 @@ import pytest
 from sordino.engines.flower import pki
 from sordino.engines.flower.pki import Own, Untrusted
 from sordino.engines.flower.seals import EVERYONE, SignedHolder, SignedServer, digest
-from sordino.engines.flower.wire import Garbled, Parcel
+from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.errors import BadInput
 
 
@@ -34,8 +34,8 @@ def holder(folder):
     return SignedHolder(Own.node(folder / "n1"))
 
 
-ASKED = Parcel("work", {"round": 3}, {"theta": np.arange(5, dtype=np.float32)})
-REPLY = Parcel("given", {}, {"codes": np.arange(4)})
+ASKED = Message("work", {"round": 3}, {"theta": np.arange(5, dtype=np.float32)})
+REPLY = Message("given", {}, {"codes": np.arange(4)})
 
 
 def test_an_exchange_between_honest_ends(server, holder):
@@ -50,10 +50,10 @@ def test_an_exchange_between_honest_ends(server, holder):
         lambda p: p.but(round=4),
         lambda p: p.but(number=p.head["number"] + 1),
         lambda p: p.but(extra=1),
-        lambda p: Parcel("reveal", p.head, p.arrays),
-        lambda p: Parcel(p.kind, p.head, {"theta": p.arrays["theta"] + 1}),
-        lambda p: Parcel(p.kind, p.head, {"other": p.arrays["theta"]}),
-        lambda p: Parcel(p.kind, p.head, {}),
+        lambda p: Message("reveal", p.head, p.arrays),
+        lambda p: Message(p.kind, p.head, {"theta": p.arrays["theta"] + 1}),
+        lambda p: Message(p.kind, p.head, {"other": p.arrays["theta"]}),
+        lambda p: Message(p.kind, p.head, {}),
         lambda p: p.but(signature="00" * 96),
     ],
 )
@@ -82,7 +82,7 @@ def test_a_message_for_another_is_refused_but_a_greeting_may_be_for_all(server, 
         holder.open(server.seal(ASKED, "n2"), 0)
     with pytest.raises(Untrusted, match="meant for"):
         holder.open(server.seal(ASKED, EVERYONE), 0)
-    hello = server.seal(Parcel("hello"), EVERYONE)
+    hello = server.seal(Message("hello"), EVERYONE)
     assert server.open(hello, holder.seal(holder.open(hello, 0), REPLY)).kind == "given"
 
 
@@ -131,12 +131,12 @@ def test_expired_certificates_are_refused(tmp_path, monkeypatch):
 
 
 def test_no_signature_at_all_is_refused(holder, server):
-    bare = Parcel("work", {"to": "n1", "number": 1})
-    with pytest.raises(Garbled):
+    bare = Message("work", {"to": "n1", "number": 1})
+    with pytest.raises(MalformedMessage):
         holder.open(bare, 0)
     sent = server.seal(ASKED, "n1")
     for signature in ("zz", None, 5):
-        with pytest.raises((Garbled, Untrusted)):
+        with pytest.raises((MalformedMessage, Untrusted)):
             holder.open(sent.but(signature=signature), 0)
 
 

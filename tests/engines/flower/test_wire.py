@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sordino.clients.request import ASK, GIVE, Request
 from sordino.engines.flower import wire
-from sordino.engines.flower.wire import Garbled, Parcel
+from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.errors import BadInput
 from sordino.privacy.bounds import L1, Automatic, Coordinates, Flat, Grouped
 from sordino.privacy.mechanisms import FixedPoint
 from sordino.rules.query import BoundedValue, CentredBit, HistogramBin, RawBit, RawNorm
+from sordino.schemes.request import CONTRIBUTE, QUERY, Request
 
 BOUNDS = [
     None,
@@ -34,14 +34,14 @@ QUERIES = [None, CentredBit(0.07), HistogramBin((0.5, 1.0, 2.0), 0.1), BoundedVa
 @pytest.mark.parametrize("asked", QUERIES, ids=lambda q: type(q).__name__)
 def test_a_request_comes_out_as_it_went_in(bound, asked):
     state = {"bound": 1 / 3, "edges": [1.0, 2.5], "round": 3}
-    sent = Request(7, GIVE, FixedPoint(2.0**33), bound, asked, 1.1, 0.3, 4, state=state)
+    sent = Request(7, CONTRIBUTE, FixedPoint(2.0**33), bound, asked, 1.1, 0.3, 4, state=state)
     head, arrays = wire.request_to_plain(sent)
-    got = wire.from_bytes(wire.to_bytes(Parcel("work", {"request": head}, arrays)))
+    got = wire.from_bytes(wire.to_bytes(Message("work", {"request": head}, arrays)))
     assert wire.request_from_plain(got.head["request"], got.arrays) == sent
 
 
 def test_every_field_of_a_request_travels():
-    head, _ = wire.request_to_plain(Request(1, ASK, FixedPoint(1.0), None))
+    head, _ = wire.request_to_plain(Request(1, QUERY, FixedPoint(1.0), None))
     assert set(head) == {f.name for f in dataclasses.fields(Request)}
 
 
@@ -52,7 +52,7 @@ def test_every_field_of_a_request_travels():
 )
 def test_parcels_round_trip(head, types, length):
     arrays = {f"a{i}": np.arange(length).astype(kind) for i, kind in enumerate(types)}
-    got = wire.from_bytes(wire.to_bytes(Parcel("x", head, arrays)))
+    got = wire.from_bytes(wire.to_bytes(Message("x", head, arrays)))
     assert got.kind == "x" and got.head == head and list(got.arrays) == list(arrays)
     for name, array in arrays.items():
         assert got.arrays[name].dtype == array.dtype
@@ -61,22 +61,22 @@ def test_parcels_round_trip(head, types, length):
 
 @given(st.binary(max_size=60))
 def test_noise_is_no_parcel(data):
-    with pytest.raises(Garbled):
+    with pytest.raises(MalformedMessage):
         wire.from_bytes(data)
 
 
 @given(st.data())
 def test_a_changed_byte_is_noticed_or_changes_a_value_but_never_crashes(data):
-    good = bytearray(wire.to_bytes(Parcel("work", {"round": 3}, {"theta": np.arange(3, dtype=np.float32)})))
+    good = bytearray(wire.to_bytes(Message("work", {"round": 3}, {"theta": np.arange(3, dtype=np.float32)})))
     good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
     try:
-        assert isinstance(wire.from_bytes(bytes(good)), Parcel)
-    except Garbled:
+        assert isinstance(wire.from_bytes(bytes(good)), Message)
+    except MalformedMessage:
         pass
 
 
 def test_parcels_that_lie_about_themselves_are_refused():
-    good = wire.to_bytes(Parcel("work", {}, {"theta": np.arange(4, dtype=np.float32)}))
+    good = wire.to_bytes(Message("work", {}, {"theta": np.arange(4, dtype=np.float32)}))
     for wrong in (
         good[:-1],
         good + b"\x00",
@@ -85,26 +85,26 @@ def test_parcels_that_lie_about_themselves_are_refused():
         b"SRDN\x02" + good[5:],
     ):
         assert wrong != good
-        with pytest.raises(Garbled):
+        with pytest.raises(MalformedMessage):
             wire.from_bytes(wrong)
 
 
 def test_arrays_are_asked_for_by_type_and_length():
-    parcel = Parcel("given", {"n": 1, "yes": True}, {"codes": np.arange(4)})
+    parcel = Message("given", {"n": 1, "yes": True}, {"codes": np.arange(4)})
     assert parcel.array("codes", np.int64, 4).size == 4
     for name, kind, length in (("codes", np.int64, 5), ("codes", np.float64, 4), ("other", np.int64, 4)):
-        with pytest.raises(Garbled):
+        with pytest.raises(MalformedMessage):
             parcel.array(name, kind, length)
     assert parcel.get("n", int) == 1
     for name, kind in (("n", str), ("m", int), ("yes", int)):
-        with pytest.raises(Garbled):
+        with pytest.raises(MalformedMessage):
             parcel.get(name, kind)
     with pytest.raises(BadInput):
-        wire.to_bytes(Parcel("x", {}, {"a": np.zeros((2, 2))}))
+        wire.to_bytes(Message("x", {}, {"a": np.zeros((2, 2))}))
 
 
 def test_requests_of_another_version_are_refused():
-    head, arrays = wire.request_to_plain(Request(1, GIVE, FixedPoint(1.0), Flat(1.0), CentredBit()))
+    head, arrays = wire.request_to_plain(Request(1, CONTRIBUTE, FixedPoint(1.0), Flat(1.0), CentredBit()))
     without = {name: value for name, value in head.items() if name != "phase"}
     for wrong in (
         head | {"extra": 1},

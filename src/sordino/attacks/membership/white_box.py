@@ -20,8 +20,8 @@ import numpy as np
 
 from sordino.attacks import features
 from sordino.attacks.game import Game, Guess, Reach
-from sordino.attacks.lens import Sight
 from sordino.attacks.metrics import best_threshold
+from sordino.attacks.model_probe import Observation
 from sordino.attacks.networks import Lesson, Scale, answer, learn, member_loss
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class WhiteBox:
         return Guess(scores[game.judged], best_threshold(scores[game.own], game.own_members))
 
 
-def components(sight: Sight, labels: np.ndarray, own: np.ndarray) -> list[np.ndarray]:
+def components(sight: Observation, labels: np.ndarray, own: np.ndarray) -> list[np.ndarray]:
     """What one model tells: both factors of the last gradient, plain numbers, the output; scaled by known records."""
-    assert sight.hidden is not None and sight.norms is not None and sight.pulls is not None
+    assert sight.hidden is not None and sight.norms is not None and sight.update_cosines is not None
     label = np.eye(sight.logits.shape[1])[labels]
     error = features.softmax(sight.logits) - label
     # Errors and losses of an over-fitted model span many orders of magnitude; their logarithms are what differs.
@@ -72,7 +72,7 @@ def components(sight: Sight, labels: np.ndarray, own: np.ndarray) -> list[np.nda
     plain = np.column_stack(
         [
             np.log(sight.norms + 1e-12),
-            sight.pulls,
+            sight.update_cosines,
             np.log(features.loss(sight.logits, labels) + 1e-12),
             features.log_odds(sight.logits, labels),
             features.margin(sight.logits, labels),

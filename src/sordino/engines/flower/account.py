@@ -21,15 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from sordino.budgets import Budgets
-from sordino.clients import purses
-from sordino.clients.fedmap import Errand, Own
-from sordino.engines.flower import errands, wire
+from sordino.engines.flower import wire
 from sordino.engines.flower.policy import Refused
-from sordino.engines.flower.wire import Garbled, Parcel
+from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.federation.sampling import draw
 from sordino.privacy.ledger import Ledger
-from sordino.terms import Terms
+from sordino.schemes.fedmap import allocation as purses
+from sordino.schemes.fedmap import messages as errands
+from sordino.schemes.fedmap.budgets import Budgets
+from sordino.schemes.fedmap.client import ClientState, ClientTask
+from sordino.schemes.terms import Terms
 
 
 class Account:
@@ -41,14 +42,14 @@ class Account:
         self.budget, self.turns = terms.budget, int(terms.turns[me])
         self._mine = [t for t in range(1, terms.plan.rounds + 1) if me in draw(terms.plan, t)]
         self.round = 0  # the last that was begun
-        self.before: Own = Own.blank()
-        self.after: Own | None = self.before
+        self.before: ClientState = ClientState.blank()
+        self.after: ClientState | None = self.before
         self._grant = 0.0  # of that round
         self._base = self.before  # of the errand that was asked for last
         if path.exists():
             self._load()
 
-    def errand(self, t: int, lost: Collection[Any], ledger: Ledger) -> Errand:
+    def errand(self, t: int, lost: Collection[Any], ledger: Ledger) -> ClientTask:
         """What the client may spend in round t, and all that the work needs to know. Nothing is kept yet."""
         if t < self.round or self.secure and (t == self.round or ledger.granted(t) is not None):
             raise Refused(f"round {t} was begun before, and its noise is not drawn twice.")
@@ -61,16 +62,16 @@ class Account:
         self._base = replace(own, turns=sum(s < t for s in self._mine))
         return purses.next_errand(self.me, self._base, self.budget, self.turns)
 
-    def begin(self, t: int, errand: Errand) -> None:
+    def begin(self, t: int, errand: ClientTask) -> None:
         """Before the purse is granted: should anything happen from here on, it counts as spent."""
         self.round, self.before, self.after, self._grant = t, self._base, None, errand.grant
         self._save()
 
-    def close(self, own: Own) -> None:
+    def close(self, own: ClientState) -> None:
         self.after = own
         self._save()
 
-    def _kept(self, lost: Collection[Any]) -> Own:
+    def _kept(self, lost: Collection[Any]) -> ClientState:
         if self.after is not None and self.round not in lost:
             return self.after
         return purses.lost(self.before, self._grant)
@@ -78,7 +79,7 @@ class Account:
     # ---- disk ------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        from sordino.engines.flower.enrolled import write_private
+        from sordino.engines.flower.holder_run import write_private
 
         head: dict[str, Any] = {"round": self.round, "grant": self._grant}
         arrays: dict[str, np.ndarray] = {}
@@ -86,15 +87,15 @@ class Account:
             if own is not None:
                 head[name], parts = errands.own_to_plain(own)
                 arrays |= {f"{name}.{part}": array for part, array in parts.items()}
-        write_private(self.path, wire.to_bytes(Parcel("account", head, arrays)))
+        write_private(self.path, wire.to_bytes(Message("account", head, arrays)))
 
     def _load(self) -> None:
         try:
             kept = wire.from_bytes(self.path.read_bytes())
-        except Garbled:
+        except MalformedMessage:
             return  # it never reached the disk as a whole: what the ledger says counts as spent
         self.round, self._grant = kept.head["round"], kept.head["grant"]
-        owns: dict[str, Own | None] = {"after": None}
+        owns: dict[str, ClientState | None] = {"after": None}
         for name in ("before", "after"):
             if name in kept.head:
                 parts = {

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sordino.engines.flower.policy import Policy, Refused
 from sordino.errors import BadInput
-from sordino.privacy import lines
+from sordino.privacy import ledger_format as lines
 
 
 class Allowance:

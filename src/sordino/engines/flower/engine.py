@@ -17,20 +17,21 @@ from typing import Any
 
 import numpy as np
 
-from sordino.clients.fedmap import TALLIED
-from sordino.clients.request import ASK, GIVE, Request
 from sordino.engines import Aborted
-from sordino.engines.base import Gathered, gathered
-from sordino.engines.flower import errands, wire
+from sordino.engines.base import Aggregate, gathered
+from sordino.engines.flower import wire
 from sordino.engines.flower.part import Facts, answer_grid
 from sordino.engines.flower.secure import SecureSums
-from sordino.engines.flower.transport import Post
-from sordino.engines.flower.wire import Garbled, Parcel
+from sordino.engines.flower.transport import SecureChannel
+from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.engines.scoring import Scoring
 from sordino.errors import at_least, positive, whole
 from sordino.plan import Plan
-from sordino.privacy.words import Noise, Observer
+from sordino.privacy.vocabulary import Noise, Observer
 from sordino.rules.query import is_raw
+from sordino.schemes.fedmap import messages as errands
+from sordino.schemes.fedmap.client import SUMMED_REPORT_LENGTH
+from sordino.schemes.request import CONTRIBUTE, QUERY, Request
 
 log = logging.getLogger("sordino.server")
 
@@ -41,7 +42,7 @@ class Patience:
 
     deadline: float = 600.0  # seconds for one exchange; whoever takes longer is lost to the round
     wait: float = 600.0  # seconds for enough clients to be there
-    least: int = 1  # fewest contributions in a round
+    least: int = 1  # min_cohort contributions in a round
     colluders: int = 0  # clients that may be in league with the server: further contributions that a secure sum needs
 
     def __post_init__(self) -> None:
@@ -50,7 +51,7 @@ class Patience:
         at_least(0, colluders=self.colluders)
 
 
-class Elsewhere:
+class RemoteWork:
     """The server's view of clients' work: an item is a client, and what it does is its own business."""
 
     def items(self, round: int, cohort: np.ndarray) -> list[int]:
@@ -70,14 +71,14 @@ class Elsewhere:
 
 
 class Remote:
-    """An engine (see `engines.base`) over a `Post`."""
+    """An engine (see `engines.base`) over a `SecureChannel`."""
 
     simulated = False
     clients_keep = True  # their own accounts, where a method gives them such and sums are all that is told
 
     def __init__(
         self,
-        post: Post,
+        post: SecureChannel,
         plan: Plan,
         facts: Facts,
         scoring: Scoring,
@@ -93,8 +94,8 @@ class Remote:
 
     # ---- the engine ------------------------------------------------------------------------------
 
-    def run(self, request: Request, items: Sequence[Any]) -> Gathered:
-        new = request.phase == ASK or self._last != (ASK, request.round)
+    def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
+        new = request.phase == QUERY or self._last != (QUERY, request.round)
         self._last = (request.phase, request.round)
         if new:
             self._attempt = os.urandom(8).hex()
@@ -136,14 +137,14 @@ class Remote:
             time.sleep(0.2)
 
     def _need(self, cohort: int) -> int:
-        """The fewest contributions of a cohort that may be opened."""
+        """The min_cohort contributions of a cohort that may be opened."""
         if self.plan.observer == Observer.SECAGG_SERVER and cohort > 1:
             return self._sums.threshold(cohort, self._survivors(cohort))
         return min(self.patience.least, cohort)
 
     def _survivors(self, cohort: int) -> int:
         if self.plan.sealed:
-            return self.plan.fewest
+            return self.plan.min_cohort
         if not self.plan.private or self.plan.noise != Noise.SHARES:
             return 1
         return self.plan.survivors or cohort
@@ -152,14 +153,14 @@ class Remote:
         """Those who were late are greeted, and are back when they answer."""
         late = [k for k in self._late if k in self.post.present()]
         if late:
-            back = self.post.ask({k: Parcel("hello") for k in late}, min(5.0, self.patience.deadline))
+            back = self.post.ask({k: Message("hello") for k in late}, min(5.0, self.patience.deadline))
             self._late -= set(back)
 
     # ---- a phase ---------------------------------------------------------------------------------
 
-    def _run(self, request: Request, cohort: dict[int, Any], new: bool) -> Gathered:
+    def _run(self, request: Request, cohort: dict[int, Any], new: bool) -> Aggregate:
         if not cohort:
-            return gathered(request, np.zeros(self.theta.size if request.phase == GIVE else 0, np.int64), [], 0)
+            return gathered(request, np.zeros(self.theta.size if request.phase == CONTRIBUTE else 0, np.int64), [], 0)
         if new:
             self._look_again()
         present = set(self.post.present())
@@ -168,13 +169,13 @@ class Remote:
         head, arrays = wire.request_to_plain(request)
         if new:
             arrays["theta"] = np.array(self.theta)
-        parcel = Parcel("work", {"request": head, "attempt": self._attempt}, arrays)
+        parcel = Message("work", {"request": head, "attempt": self._attempt}, arrays)
         if self.plan.observer == Observer.SECAGG_SERVER:
             return self._secure(request, parcel, len(cohort), there)
         replies = self.ask({k: _with_errand(parcel, cohort[k]) for k in there})
         return self._clear(request, replies, len(cohort))
 
-    def ask(self, parcels: Mapping[int, Parcel]) -> dict[int, Parcel]:
+    def ask(self, parcels: Mapping[int, Message]) -> dict[int, Message]:
         """One exchange; clients that forgot the run are enrolled again and asked once more."""
         replies = self.post.ask(parcels, self.patience.deadline)
         strangers = [k for k, p in self.post.problems.items() if p.head.get("class") == "NotEnrolled"]
@@ -190,13 +191,13 @@ class Remote:
         if count < need:
             raise Aborted(f"only {count} of {cohort} clients are left, and the sum needs {need}.")
 
-    def _clear(self, request: Request, replies: dict[int, Parcel], cohort: int) -> Gathered:
-        codes = np.zeros(self.theta.size if request.phase == GIVE else 0, np.int64)
+    def _clear(self, request: Request, replies: dict[int, Message], cohort: int) -> Aggregate:
+        codes = np.zeros(self.theta.size if request.phase == CONTRIBUTE else 0, np.int64)
         answers, shares = [], 0
         for k, reply in sorted(replies.items()):
             try:
                 part, answer = self._read(request, reply, codes.size, k)
-            except Garbled as error:
+            except MalformedMessage as error:
                 log.error("the contribution of %s was refused: %s", self.post.names[k], error)
                 continue
             codes += part
@@ -205,13 +206,13 @@ class Remote:
         self._enough(shares, cohort)
         return gathered(request, codes, answers, shares)
 
-    def _read(self, request: Request, reply: Parcel, length: int, k: int) -> tuple[np.ndarray, Any]:
+    def _read(self, request: Request, reply: Message, length: int, k: int) -> tuple[np.ndarray, Any]:
         codes = reply.array("codes", np.int64, length) if length else np.zeros(0, np.int64)
         if np.abs(codes.astype(np.float64)).max(initial=0.0) >= 2.0**62:
-            raise Garbled("a coordinate is beyond anything that the grid can hold.")
+            raise MalformedMessage("a coordinate is beyond anything that the grid can hold.")
         most = self._longest(request, k)
         if most is not None and float(np.linalg.norm(request.grid.decode(codes))) > most:
-            raise Garbled("it is longer than the bound and its noise allow.")
+            raise MalformedMessage("it is longer than the bound and its noise allow.")
         if "report" in reply.head:
             return codes, errands.report_from_plain(reply.get("report", dict), reply.arrays)
         if request.released:
@@ -220,7 +221,7 @@ class Remote:
             return codes, None
         answer = reply.array("answer", np.float64)
         if not np.isfinite(answer).all() or not is_raw(request.query) and answer.size != _width(request):
-            raise Garbled("its answer is not finite, or of the wrong length.")
+            raise MalformedMessage("its answer is not finite, or of the wrong length.")
         return codes, answer
 
     def _longest(self, request: Request, k: int) -> float | None:
@@ -234,11 +235,11 @@ class Remote:
             most += (float(np.linalg.norm(std)) + 10 * float(std.max())) / np.sqrt(request.survivors)
         return most
 
-    def _secure(self, request: Request, parcel: Parcel, cohort: int, there: list[int]) -> Gathered:
+    def _secure(self, request: Request, parcel: Message, cohort: int, there: list[int]) -> Aggregate:
         width = 0 if request.query is None or is_raw(request.query) else _width(request)
         if self.plan.sealed:
-            width = TALLIED
-        length = (self.theta.size if request.phase == GIVE else 0) + width
+            width = SUMMED_REPORT_LENGTH
+        length = (self.theta.size if request.phase == CONTRIBUTE else 0) + width
         grid = None
         if width and not self.plan.sealed:
             assert request.query is not None
@@ -260,11 +261,11 @@ def _client(item: Any) -> int:
     return item if isinstance(item, int) else item.client
 
 
-def _with_errand(parcel: Parcel, item: Any) -> Parcel:
+def _with_errand(parcel: Message, item: Any) -> Message:
     if isinstance(item, int):
         return parcel
     said, arrays = errands.errand_to_plain(item)
-    return Parcel(parcel.kind, {**parcel.head, "errand": said}, {**parcel.arrays, **arrays})
+    return Message(parcel.kind, {**parcel.head, "errand": said}, {**parcel.arrays, **arrays})
 
 
 def _width(request: Request) -> int:

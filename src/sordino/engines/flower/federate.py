@@ -14,24 +14,24 @@ import numpy as np
 
 from sordino.data.check import Pair
 from sordino.data.dataset import Normalise, usual
-from sordino.engines import Speed
-from sordino.engines.flower.engine import Elsewhere, Patience, Remote
+from sordino.engines import EngineOptions
+from sordino.engines.flower.engine import Patience, Remote, RemoteWork
 from sordino.engines.flower.holder import VERSION
 from sordino.engines.flower.part import Facts, Part
 from sordino.engines.flower.policy import Refused
-from sordino.engines.flower.transport import Post
-from sordino.engines.flower.wire import Garbled, Parcel
+from sordino.engines.flower.transport import SecureChannel
+from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.errors import BadInput, SordinoError
 from sordino.federation.checkpoint import write_atomically
-from sordino.federation.training import Progress, Result, train
 from sordino.plan import Plan
+from sordino.training import Progress, Result, train
 
 log = logging.getLogger("sordino.server")
 KEPT = "deployment.json"
 
 
 def federate(
-    post: Post,
+    post: SecureChannel,
     plan: Plan,
     out: Path,
     *,
@@ -42,7 +42,7 @@ def federate(
     patience: Patience | None = None,
     resume: bool = False,
     simulated: bool = False,
-    speed: Speed | None = None,
+    speed: EngineOptions | None = None,
     on_round: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Train as `plan` says with the clients behind `post`; with `resume` the run in `out` goes on where it was."""
@@ -78,8 +78,8 @@ def federate(
         "certificates": dict(certificates or {}),
     }
 
-    def put(kind: str, clients: Sequence[int]) -> dict[int, Parcel]:
-        said = post.ask({k: Parcel(kind, enrolment) for k in clients}, patience.deadline)
+    def put(kind: str, clients: Sequence[int]) -> dict[int, Message]:
+        said = post.ask({k: Message(kind, enrolment) for k in clients}, patience.deadline)
         refused = {post.names[k]: p.head.get("said") or p.head.get("class") for k, p in post.problems.items()}
         if refused:
             raise Refused(" ".join(f"{name} refuses: {why}" for name, why in refused.items()))
@@ -89,7 +89,7 @@ def federate(
         for k in put("enrol", clients):
             log.info("%s is enrolled", post.names[k])
 
-    def start(model: Any, federation: Part, plan: Plan, rule: Any, speed: Speed, loss: Any) -> tuple:
+    def start(model: Any, federation: Part, plan: Plan, rule: Any, speed: EngineOptions, loss: Any) -> tuple:
         from sordino.clients.site import Site
         from sordino.engines.scoring import Scoring
 
@@ -97,7 +97,7 @@ def federate(
         theta = site.flat.vector().cpu().numpy()
         engine = Remote(post, plan, facts, Scoring(site, theta.copy()), theta.copy(), patience, enrol)
         engine.scoring.theta, engine.simulated = engine.theta, simulated
-        return engine, Elsewhere(), theta
+        return engine, RemoteWork(), theta
 
     if not resume:
         put("propose", post.present())  # before anyone has set a budget aside
@@ -106,18 +106,18 @@ def federate(
     model = build(plan.model, facts.shape, facts.classes, plan.seed)
     again = resume and (out / "ledger.jsonl").exists()
     result = train(model, federation, plan, out=out, resume=again, speed=speed, on_round=on_round, start=start)
-    post.ask({k: Parcel("done", {"statement": result.statement.text()}) for k in post.present()}, 30.0)
+    post.ask({k: Message("done", {"statement": result.statement.text()}) for k in post.present()}, 30.0)
     return result
 
 
-def _greet(post: Post, plan: Plan, classes: int, normalise: Normalise | None, patience: Patience) -> Facts:
+def _greet(post: SecureChannel, plan: Plan, classes: int, normalise: Normalise | None, patience: Patience) -> Facts:
     """Everybody must be there once, to say how many records it has."""
     limit = time.monotonic() + patience.wait
-    said: dict[int, Parcel] = {}
+    said: dict[int, Message] = {}
     while len(said) < len(post.names):
         missing = [k for k in post.present() if k not in said]
         if missing:
-            new = post.ask({k: Parcel("hello") for k in missing}, min(60.0, patience.deadline))
+            new = post.ask({k: Message("hello") for k in missing}, min(60.0, patience.deadline))
             for k, hello in new.items():
                 said[k] = hello
                 log.info("%s is there (%d of %d)", post.names[k], len(said), len(post.names))
@@ -132,7 +132,7 @@ def _greet(post: Post, plan: Plan, classes: int, normalise: Normalise | None, pa
         types = {np.dtype(hello.get("type", str)) for hello in hellos}
         sizes = tuple(hello.get("records", int) for hello in hellos)
         versions = {hello.get("version", int) for hello in hellos}
-    except (Garbled, TypeError) as error:
+    except (MalformedMessage, TypeError) as error:
         raise SordinoError(f"a client said what cannot be used: {error}") from None
     if versions != {VERSION} or len(shapes) != 1:
         raise BadInput(

@@ -21,8 +21,8 @@ from sordino.engines.flower.pki import Own
 from sordino.engines.flower.seals import EVERYONE, Plain, SignedServer
 from sordino.engines.flower.serving import Public, natural, nodes_in
 from sordino.engines.flower.simulated import plan_of
-from sordino.engines.flower.transport import Post
-from sordino.engines.flower.wire import Parcel
+from sordino.engines.flower.transport import SecureChannel
+from sordino.engines.flower.wire import Message
 from sordino.errors import SordinoError
 
 log = logging.getLogger("sordino.server")
@@ -39,7 +39,7 @@ def run(grid: Any, config: Any) -> None:
     nodes = nodes_in(Path(certs)) if certs else {}
     seal: Any = SignedServer(Own.server(Path(certs)), nodes) if certs else Plain()
     names, virtual = discover(grid, plan.clients, patience, seal)
-    post = Post(OverGrid(grid, names), seal, sorted(names.values(), key=natural))
+    post = SecureChannel(OverGrid(grid, names), seal, sorted(names.values(), key=natural))
     public = Public.find(plan, str(config.get("test", "")) or None, int(config.get("classes", 0)) or None)
     result = federate(
         post,
@@ -64,7 +64,7 @@ def discover(grid: Any, count: int, patience: Patience, seal: Any) -> tuple[dict
         ids = sorted(grid.get_node_ids())
         if len(ids) >= count:
             hall = OverGrid(grid, {node: str(node) for node in ids})
-            sent = {str(node): seal.seal(Parcel("hello"), EVERYONE) for node in ids}
+            sent = {str(node): seal.seal(Message("hello"), EVERYONE) for node in ids}
             said = hall.exchange(sent, min(60.0, patience.deadline))
             names = {int(node): seal.open(sent[node], reply).get("name", str) for node, reply in said.items()}
             if len(set(names.values())) == count:

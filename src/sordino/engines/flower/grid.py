@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sordino.engines.flower.records import MESSAGE, from_records, to_records
-from sordino.engines.flower.wire import Garbled, Parcel
+from sordino.engines.flower.wire import MalformedMessage, Message
 
 log = logging.getLogger("sordino.server")
 LOOK = 0.03  # seconds between looks for answers
@@ -38,7 +38,7 @@ class OverGrid:
         self._names, self._ids = dict(names), {name: node for node, name in names.items()}
         self._seen: tuple[float, set[str]] = (0.0, set())
 
-    def exchange(self, parcels: Mapping[str, Parcel], deadline: float) -> dict[str, Parcel]:
+    def exchange(self, parcels: Mapping[str, Message], deadline: float) -> dict[str, Message]:
         try:
             return self._exchange(parcels, deadline)
         except Exception as error:  # noqa: BLE001 - Flower's errors are of many kinds, and all of them mean: not sent
@@ -60,15 +60,15 @@ class OverGrid:
     def close(self) -> None:
         pass
 
-    def _exchange(self, parcels: Mapping[str, Parcel], deadline: float) -> dict[str, Parcel]:
-        from flwr.app import Message
+    def _exchange(self, parcels: Mapping[str, Message], deadline: float) -> dict[str, Message]:
+        from flwr.app import Message as FlowerMessage
 
         limit = time.monotonic() + deadline
         there = [name for name in parcels if name in self._ids]
-        messages = [Message(to_records(parcels[n]), self._ids[n], MESSAGE, ttl=max(deadline, 1.0)) for n in there]
+        messages = [FlowerMessage(to_records(parcels[n]), self._ids[n], MESSAGE, ttl=max(deadline, 1.0)) for n in there]
         pushed = dict(zip(list(self.grid.push_messages(messages)), there))
         waiting = {number for number in pushed if number}
-        replies: dict[str, Parcel] = {}
+        replies: dict[str, Message] = {}
         while waiting:
             for message in self.grid.pull_messages(waiting):
                 number = message.metadata.reply_to_message_id
@@ -81,7 +81,7 @@ class OverGrid:
             time.sleep(LOOK)
         return replies
 
-    def _read(self, name: str, message: Any) -> Parcel | None:
+    def _read(self, name: str, message: Any) -> Message | None:
         if message.has_error():
             log.error("%s cannot be reached: Flower's code %s", name, message.error.code)
             return None
@@ -90,7 +90,7 @@ class OverGrid:
             return None
         try:
             return from_records(message.content)
-        except Garbled as error:
+        except MalformedMessage as error:
             log.error("an answer of %s was refused: %s", name, error)
             return None
 

@@ -25,21 +25,22 @@ import numpy as np
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from sordino import errors
-from sordino.clients.request import GIVE, Request
 from sordino.data.check import Pair
-from sordino.engines.flower import errands, pki, wire
+from sordino.engines.flower import pki, wire
 from sordino.engines.flower.allowance import Allowance
-from sordino.engines.flower.enrolled import Enrolled, boot, terms_of, write_json, write_private
+from sordino.engines.flower.holder_run import HolderRun, boot, terms_of, write_json, write_private
 from sordino.engines.flower.part import Facts, Part, answer_grid
 from sordino.engines.flower.policy import Policy, Refused
 from sordino.engines.flower.seals import HolderSeal
-from sordino.engines.flower.wire import Garbled, Parcel
+from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.plan import Plan
-from sordino.privacy.words import Observer
+from sordino.privacy.vocabulary import Observer
 from sordino.rules.query import is_raw
+from sordino.schemes.fedmap import messages as errands
+from sordino.schemes.request import CONTRIBUTE, Request
+from sordino.schemes.terms import Terms
 from sordino.secagg.member import Member
 from sordino.secagg.roster import NOBODY, Advert, Identity, Roster
-from sordino.terms import Terms
 
 VERSION = 1
 log = logging.getLogger("sordino.holder")
@@ -59,7 +60,7 @@ class Holder:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.allowance = Allowance(folder / "allowance.jsonl")
         self._lock = threading.Lock()
-        self._runs: dict[str, Enrolled] = {}
+        self._runs: dict[str, HolderRun] = {}
         self._members: dict[str, Member] = {}  # by session; one at a time for each run
         self._identities: dict[str, Identity] = {}
         self._last = self._read_number()
@@ -75,7 +76,7 @@ class Holder:
 
     def handle(self, message: bytes) -> bytes:
         with self._lock:
-            asked = Parcel("unreadable")
+            asked = Message("unreadable")
             try:
                 asked = wire.from_bytes(message)
                 self._seal.open(asked, self._last)
@@ -85,8 +86,8 @@ class Holder:
                 reply = self._problem(asked, error)
             return wire.to_bytes(self._seal.seal(asked, reply))
 
-    def _dispatch(self, asked: Parcel) -> Parcel:
-        steps: dict[str, Callable[[Parcel], Parcel]] = {
+    def _dispatch(self, asked: Message) -> Message:
+        steps: dict[str, Callable[[Message], Message]] = {
             "hello": self._hello,
             "propose": self._propose,
             "enrol": self._enrol,
@@ -98,17 +99,17 @@ class Holder:
             "done": self._done,
         }
         if asked.kind not in steps:
-            raise Garbled(f"there is no message {asked.kind!r}; both sides need the same version.")
+            raise MalformedMessage(f"there is no message {asked.kind!r}; both sides need the same version.")
         return steps[asked.kind](asked)
 
-    def _problem(self, asked: Parcel, error: Exception) -> Parcel:
+    def _problem(self, asked: Message, error: Exception) -> Message:
         told = isinstance(error, errors.SordinoError)
         if told:
             log.error("a message (%s) was refused: %s", asked.kind, error)
         else:
             log.error("a message (%s) failed: %s: %s", asked.kind, type(error).__name__, error, exc_info=error)
         said = str(error) if isinstance(error, (Refused, errors.BudgetRefused)) else ""
-        return Parcel("problem", {"class": type(error).__name__, "client": self.name, "said": said})
+        return Message("problem", {"class": type(error).__name__, "client": self.name, "said": said})
 
     def _read_number(self) -> int:
         try:
@@ -116,25 +117,25 @@ class Holder:
         except (OSError, ValueError):
             return 0
 
-    def _take_number(self, asked: Parcel) -> None:
+    def _take_number(self, asked: Message) -> None:
         self._last = asked.get("number", int)
         write_private(self.folder / "number", str(self._last).encode())
 
     # ---- joining a run ---------------------------------------------------------------------------
 
-    def _hello(self, asked: Parcel) -> Parcel:
+    def _hello(self, asked: Message) -> Message:
         x, y = self.data
         facts = {"name": self.name, "version": VERSION, "records": len(y), "shape": list(x.shape[1:])}
-        return Parcel("hello", {**facts, "type": np.asarray(x).dtype.str, "simulated": self.simulated})
+        return Message("hello", {**facts, "type": np.asarray(x).dtype.str, "simulated": self.simulated})
 
-    def _propose(self, asked: Parcel) -> Parcel:
+    def _propose(self, asked: Message) -> Message:
         """Nothing is set aside yet: another holder may refuse, and then nobody should have paid."""
         run, _, terms = self._agreeable(asked)
         if terms.proven:
             self.allowance.check(run, terms.spent.epsilon, terms.plan.delta, self.policy)
-        return Parcel("agreed")
+        return Message("agreed")
 
-    def _enrol(self, asked: Parcel) -> Parcel:
+    def _enrol(self, asked: Message) -> Message:
         run, plain, terms = self._agreeable(asked)
         if terms.proven:
             self.allowance.reserve(run, terms.spent.epsilon, terms.plan.delta, self.policy)
@@ -142,14 +143,14 @@ class Holder:
         write_json(self._folder(run) / "enrolment.json", plain)
         self._begin(run, plain)
         log.info("enrolled in run %s: %s, epsilon %.4g", run, terms.plan.method, terms.spent.epsilon)
-        return Parcel("enrolled", {"epsilon": terms.spent.epsilon if terms.proven else None})
+        return Message("enrolled", {"epsilon": terms.spent.epsilon if terms.proven else None})
 
-    def _agreeable(self, asked: Parcel) -> tuple[str, dict[str, Any], Terms]:
+    def _agreeable(self, asked: Message) -> tuple[str, dict[str, Any], Terms]:
         """A run and its terms, if the policy allows them."""
         run, plain = asked.get("run", str), {k: asked.get(k, dict) for k in ("plan", "facts")}
         plain |= {"names": asked.get("names", list), "certificates": asked.get("certificates", dict)}
         if not run.isalnum() or len(run) > 64:
-            raise Garbled("a run has no usable name.")
+            raise MalformedMessage("a run has no usable name.")
         kept = self._folder(run) / "enrolment.json"
         if kept.exists() and json.loads(kept.read_text()) != plain:
             raise Refused("this run was enrolled with another plan; a run cannot change its plan.")
@@ -157,7 +158,7 @@ class Holder:
         self.policy.check(terms)
         return run, plain, terms
 
-    def _begin(self, run: str, plain: dict[str, Any]) -> Enrolled:
+    def _begin(self, run: str, plain: dict[str, Any]) -> HolderRun:
         if run in self._runs:
             return self._runs[run]
         plan, facts, names = Plan.from_json(plain["plan"]), Facts.from_json(plain["facts"]), plain["names"]
@@ -167,7 +168,7 @@ class Holder:
         for old in self._runs.values():
             old.close()  # one run at a time is held open
         part = Part.held(facts, names.index(self.name), *self.data)
-        self._runs = {run: Enrolled(self._folder(run), terms_of(plan, facts), part)}
+        self._runs = {run: HolderRun(self._folder(run), terms_of(plan, facts), part)}
         self._members = {}
         member = self._recall(run)
         if member is not None:
@@ -177,7 +178,7 @@ class Holder:
     def _folder(self, run: str) -> Path:
         return self.folder / "runs" / run
 
-    def _run(self, asked: Parcel) -> Enrolled:
+    def _run(self, asked: Message) -> HolderRun:
         run = asked.get("run", str)
         if run in self._runs:
             return self._runs[run]
@@ -188,7 +189,7 @@ class Holder:
 
     # ---- secure aggregation ----------------------------------------------------------------------
 
-    def _keys(self, asked: Parcel) -> Parcel:
+    def _keys(self, asked: Message) -> Message:
         run, roster = self._run(asked), Roster.from_json(asked.get("roster", dict))
         if not set(roster.members) <= set(range(run.plan.clients)) or run.me not in roster.members:
             raise Refused("the roster of a secure sum does not fit the run.")
@@ -200,36 +201,36 @@ class Holder:
         member = Member(roster, run.me, self._identities[asked.get("run", str)])
         self._members = {roster.session: member}
         self._keep(asked, member)
-        return Parcel("keys", {"advert": member.advertise().to_json()})
+        return Message("keys", {"advert": member.advertise().to_json()})
 
-    def _letters(self, asked: Parcel) -> Parcel:
+    def _letters(self, asked: Message) -> Message:
         member = self._member(asked)
         adverts = [Advert.from_json(plain) for plain in asked.get("adverts", list)]
         letters = member.share({advert.member: advert for advert in adverts})
         self._keep(asked, member)
-        return Parcel("letters", {"letters": {str(k): letter.hex() for k, letter in letters.items()}})
+        return Message("letters", {"letters": {str(k): letter.hex() for k, letter in letters.items()}})
 
-    def _confirm(self, asked: Parcel) -> Parcel:
+    def _confirm(self, asked: Message) -> Message:
         member = self._member(asked)
         signature = member.confirm(asked.get("number_of_sum", int), tuple(asked.get("survivors", list)))
         self._keep(asked, member)
-        return Parcel("confirm", {"agreed": signature.hex()})
+        return Message("confirm", {"agreed": signature.hex()})
 
-    def _reveal(self, asked: Parcel) -> Parcel:
+    def _reveal(self, asked: Message) -> Message:
         member = self._member(asked)
         signatures = {int(k): bytes.fromhex(text) for k, text in asked.get("agreed", dict).items()}
         shares = member.reveal(asked.get("number_of_sum", int), signatures)
         self._keep(asked, member)
-        return Parcel("reveal", {"shares": {str(k): share.hex() for k, share in shares.items()}})
+        return Message("reveal", {"shares": {str(k): share.hex() for k, share in shares.items()}})
 
-    def _member(self, asked: Parcel) -> Member:
+    def _member(self, asked: Message) -> Member:
         self._run(asked)
         member = self._members.get(asked.get("session", str))
         if member is None:
             raise NotEnrolled("a message is about a secure sum that this holder does not know.")
         return member
 
-    def _keep(self, asked: Parcel, member: Member) -> None:
+    def _keep(self, asked: Message, member: Member) -> None:
         """In a file before the answer leaves: a member that forgot what it said must not speak again."""
         write_json(self._folder(asked.get("run", str)) / "member.json", {"boot": boot(), **member.to_json()})
 
@@ -244,7 +245,7 @@ class Holder:
 
     # ---- work ------------------------------------------------------------------------------------
 
-    def _work(self, asked: Parcel) -> Parcel:
+    def _work(self, asked: Message) -> Message:
         run = self._run(asked)
         request = wire.request_from_plain(asked.get("request", dict), asked.arrays)
         theta = None
@@ -268,14 +269,14 @@ class Holder:
         codes, answer = run.compute(request, errand)
         if errand is not None and not secure:
             said, arrays = errands.report_to_plain(answer)
-            return Parcel("given", {"report": said}, {"codes": codes, **arrays})
+            return Message("given", {"report": said}, {"codes": codes, **arrays})
         if not secure:
             return _clear(request, codes, answer)
         return self._masked(asked, run, member, request, codes, answer)
 
     def _masked(
-        self, asked: Parcel, run: Enrolled, member: Member, request: Request, codes: np.ndarray, answer: Any
-    ) -> Parcel:
+        self, asked: Message, run: HolderRun, member: Member, request: Request, codes: np.ndarray, answer: Any
+    ) -> Message:
         """Contribution and answer under one mask. Exact norms, which only plans without a proof ask for, go beside it."""
         arrays: dict[str, np.ndarray] = {}
         if run.plan.sealed:  # of the report nothing leaves but what is added up
@@ -287,25 +288,25 @@ class Holder:
             codes = np.concatenate([codes, answer_grid(request.query, run.plan, run.part.facts).round(answer)])
         masked = member.mask(asked.get("number_of_sum", int), codes)
         self._keep(asked, member)
-        return Parcel("masked", {}, {"masked": masked, **arrays})
+        return Message("masked", {}, {"masked": masked, **arrays})
 
-    def _done(self, asked: Parcel) -> Parcel:
+    def _done(self, asked: Message) -> Message:
         self._run(asked)
         write_private(self._folder(asked.get("run", str)) / "statement.txt", asked.get("statement", str).encode())
         log.info("run %s is over", asked.get("run", str))
         if self.on_done is not None:
             self.on_done()
-        return Parcel("done")
+        return Message("done")
 
 
-def _clear(request: Request, codes: np.ndarray, answer: Any) -> Parcel:
+def _clear(request: Request, codes: np.ndarray, answer: Any) -> Message:
     head: dict[str, Any] = {}
-    arrays = {"codes": codes} if request.phase == GIVE else {}
+    arrays = {"codes": codes} if request.phase == CONTRIBUTE else {}
     if request.released:
         head["state"] = answer
     elif answer is not None:
         arrays["answer"] = np.asarray(answer, np.float64)
-    return Parcel("given", head, arrays)
+    return Message("given", head, arrays)
 
 
 class Signed:

@@ -21,10 +21,10 @@ from sordino.data.folder import SUFFIXES, read_file
 from sordino.engines.flower.control import environment
 from sordino.engines.flower.holder import Holder
 from sordino.engines.flower.local import SOCKET, Listener
+from sordino.engines.flower.node_status import NodeStatus
 from sordino.engines.flower.pki import Own
 from sordino.engines.flower.policy import Policy
 from sordino.engines.flower.seals import SignedHolder
-from sordino.engines.flower.tidings import Tidings
 from sordino.errors import BadInput
 
 log = logging.getLogger("sordino.holder")
@@ -93,7 +93,7 @@ class Joined:
     def _keep(self) -> None:
         """Run the node, and run it again."""
         log_file = self.state / "supernode.log"
-        tidings = Tidings(self.address, log_file)
+        tidings = NodeStatus(self.address, log_file)
         while not self.stop.is_set():
             tidings.begin()
             self._process = self._start(log_file)

@@ -7,7 +7,7 @@
     methods = []                                # empty: any
     variants = ["certified"]
     secure = true                               # noise and draws must come from this machine's secure source
-    least = 2                                   # fewest clients in whose noise ours hides, under secure aggregation
+    least = 2                                   # min_cohort clients in whose noise ours hides, under secure aggregation
 
 A refusal is a sentence for the other side: it names the plan's value and the rule that it breaks, and nothing of the data.
 """
@@ -22,8 +22,8 @@ from typing import Any
 
 from sordino.errors import BadInput, SordinoError, between, one_of, positive, whole
 from sordino.methods import METHODS
-from sordino.privacy.words import Noise, Observer, Unit, Variant
-from sordino.terms import Terms
+from sordino.privacy.vocabulary import Noise, Observer, Unit, Variant
+from sordino.schemes.terms import Terms
 
 
 class Refused(SordinoError):

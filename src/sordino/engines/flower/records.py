@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from sordino.engines.flower.wire import TYPES, Garbled, Parcel
+from sordino.engines.flower.wire import TYPES, MalformedMessage, Message
 
 if TYPE_CHECKING:
     from flwr.app import RecordDict
@@ -14,7 +14,7 @@ ACTION = "sordino"
 MESSAGE = f"train.{ACTION}"
 
 
-def to_records(parcel: Parcel) -> RecordDict:
+def to_records(parcel: Message) -> RecordDict:
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
     said = json.dumps({"kind": parcel.kind, "head": parcel.head})
@@ -24,16 +24,16 @@ def to_records(parcel: Parcel) -> RecordDict:
     return records
 
 
-def from_records(records: RecordDict) -> Parcel:
+def from_records(records: RecordDict) -> Message:
     try:
         said = json.loads(str(records["parcel"]["said"]))
         kind, head = said["kind"], said["head"]
         arrays: Any = records["arrays"] if "arrays" in records else {}
         found = {name: array.numpy() for name, array in arrays.items()}
     except (KeyError, TypeError, ValueError) as error:
-        raise Garbled(f"records hold no message ({type(error).__name__}).") from None
+        raise MalformedMessage(f"records hold no message ({type(error).__name__}).") from None
     if not isinstance(kind, str) or not isinstance(head, dict):
-        raise Garbled("records hold no message.")
+        raise MalformedMessage("records hold no message.")
     if any(array.dtype.str not in TYPES or array.ndim != 1 for array in found.values()):
-        raise Garbled("records hold arrays of unknown types.")
-    return Parcel(kind, head, found)
+        raise MalformedMessage("records hold arrays of unknown types.")
+    return Message(kind, head, found)

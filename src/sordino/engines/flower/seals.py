@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from sordino.engines.flower import pki
 from sordino.engines.flower.pki import Own, Untrusted
-from sordino.engines.flower.wire import Garbled, Parcel
+from sordino.engines.flower.wire import MalformedMessage, Message
 
 EVERYONE = "*"  # whom a greeting may be addressed to, before names are known
 
@@ -26,20 +26,20 @@ EVERYONE = "*"  # whom a greeting may be addressed to, before names are known
 class ServerSeal(Protocol):
     """The server's side: seals what goes out, opens what comes back."""
 
-    def seal(self, parcel: Parcel, to: str) -> Parcel: ...
+    def seal(self, parcel: Message, to: str) -> Message: ...
 
-    def open(self, sent: Parcel, reply: Parcel) -> Parcel: ...
+    def open(self, sent: Message, reply: Message) -> Message: ...
 
 
 class HolderSeal(Protocol):
     """A holder's side. `open` is told the last number that was taken."""
 
-    def open(self, parcel: Parcel, last: int) -> Parcel: ...
+    def open(self, parcel: Message, last: int) -> Message: ...
 
-    def seal(self, asked: Parcel, reply: Parcel) -> Parcel: ...
+    def seal(self, asked: Message, reply: Message) -> Message: ...
 
 
-def digest(parcel: Parcel) -> bytes:
+def digest(parcel: Message) -> bytes:
     """Of everything but the signature."""
     head = {name: value for name, value in parcel.head.items() if name != "signature"}
     arrays = [[n, a.dtype.str, hashlib.sha256(a.data).hexdigest()] for n, a in sorted(parcel.arrays.items())]
@@ -64,13 +64,13 @@ class Plain:
     def __init__(self) -> None:
         self._numbers = Numbers()
 
-    def seal(self, parcel: Parcel, to: Any) -> Parcel:
-        if isinstance(to, Parcel):  # a holder's answer to `parcel`
+    def seal(self, parcel: Message, to: Any) -> Message:
+        if isinstance(to, Message):  # a holder's answer to `parcel`
             return to.but(number=parcel.head.get("number"))
         return parcel.but(to=to, number=self._numbers.next())
 
-    def open(self, parcel: Parcel, other: Any) -> Parcel:
-        if isinstance(other, Parcel):
+    def open(self, parcel: Message, other: Any) -> Message:
+        if isinstance(other, Message):
             return _answers(parcel, other)
         return _fresh(parcel, other)
 
@@ -86,11 +86,11 @@ class SignedServer:
             if said != name:
                 raise Untrusted(f"the certificate of node {name} is made out to {said}.")
 
-    def seal(self, parcel: Parcel, to: str) -> Parcel:
+    def seal(self, parcel: Message, to: str) -> Message:
         made = parcel.but(to=to, number=self._numbers.next(), certificate=self.own.certificate)
         return made.but(signature=self.own.sign(digest(made)).hex())
 
-    def open(self, sent: Parcel, reply: Parcel) -> Parcel:
+    def open(self, sent: Message, reply: Message) -> Message:
         name = reply.head.get("from") if sent.head["to"] == EVERYONE else sent.head["to"]
         if name not in self._public:
             raise Untrusted(f"an answer came in the name of {name!r}, who is not admitted.")
@@ -105,7 +105,7 @@ class SignedHolder:
     def __init__(self, own: Own) -> None:
         self.own = own
 
-    def open(self, parcel: Parcel, last: int) -> Parcel:
+    def open(self, parcel: Message, last: int) -> Message:
         _, public = pki.check(parcel.get("certificate", str), self.own.authority, ExtendedKeyUsageOID.SERVER_AUTH)
         if not pki.verify(public, digest(parcel), _signature(parcel)):
             raise Untrusted("a message is not signed by the server, or was changed on its way.")
@@ -113,25 +113,25 @@ class SignedHolder:
             raise Untrusted(f"a message is meant for {parcel.head.get('to')!r}.")
         return _fresh(parcel, last)
 
-    def seal(self, asked: Parcel, reply: Parcel) -> Parcel:
+    def seal(self, asked: Message, reply: Message) -> Message:
         made = reply.but(number=asked.head.get("number"), **{"from": self.own.name})
         return made.but(signature=self.own.sign(digest(made)).hex())
 
 
-def _fresh(parcel: Parcel, last: int) -> Parcel:
+def _fresh(parcel: Message, last: int) -> Message:
     if parcel.get("number", int) <= last:
         raise Untrusted("a message was played again, or came out of order.")
     return parcel
 
 
-def _answers(sent: Parcel, reply: Parcel) -> Parcel:
+def _answers(sent: Message, reply: Message) -> Message:
     if reply.head.get("number") != sent.head["number"]:
         raise Untrusted(f"an answer of {sent.head['to']} is to another question.")
     return reply
 
 
-def _signature(parcel: Parcel) -> bytes:
+def _signature(parcel: Message) -> bytes:
     try:
         return bytes.fromhex(parcel.get("signature", str))
     except ValueError:
-        raise Garbled("a signature cannot be read.") from None
+        raise MalformedMessage("a signature cannot be read.") from None

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sordino.engines import Aborted
-from sordino.engines.flower.transport import Post
-from sordino.engines.flower.wire import Garbled, Parcel
+from sordino.engines.flower.transport import SecureChannel
+from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.secagg.collector import Collector, SecureSum
 from sordino.secagg.roster import Advert, Broken, Roster, TooFew
 
@@ -36,13 +36,13 @@ class Opened:
     """A sum, and the answers of those whose contributions are in it."""
 
     total: np.ndarray
-    replies: dict[int, Parcel]
+    replies: dict[int, Message]
 
 
 class SecureSums:
     """Rosters and sums of one run."""
 
-    def __init__(self, post: Post, patience: Patience, clients: int) -> None:
+    def __init__(self, post: SecureChannel, patience: Patience, clients: int) -> None:
         self.post, self.patience, self.clients = post, patience, clients
         self._collector: Collector | None = None
         self._letters: dict[int, dict[int, bytes]] = {}  # not delivered yet
@@ -53,7 +53,7 @@ class SecureSums:
         extra = self.patience.colluders
         return max(survivors + extra, (members + extra) // 2 + 1, min(self.patience.least, members))
 
-    def run(self, engine: Remote, parcel: Parcel, there: list[int], length: int, survivors: int, full: bool) -> Opened:
+    def run(self, engine: Remote, parcel: Message, there: list[int], length: int, survivors: int, full: bool) -> Opened:
         """One sum over those who are `there`; `Aborted` if it cannot be opened."""
         try:
             collector = self._ready(engine, there, survivors, full)
@@ -78,11 +78,11 @@ class SecureSums:
         roster = Roster(session, tuple(there), self.threshold(len(there), survivors), SUMS if full else 2)
         self._collector = None
         collector = Collector(roster)
-        said = engine.ask({k: Parcel("keys", {"roster": roster.to_json()}) for k in there})
+        said = engine.ask({k: Message("keys", {"roster": roster.to_json()}) for k in there})
         adverts = collector.advertised(
             _each(said, lambda reply: Advert.from_json(reply.get("advert", dict)), self.post)
         )
-        asked = Parcel("letters", {"session": session, "adverts": [a.to_json() for a in adverts.values()]})
+        asked = Message("letters", {"session": session, "adverts": [a.to_json() for a in adverts.values()]})
         said = engine.ask({k: asked for k in adverts})
         self._letters = collector.shared(_each(said, lambda reply: _hexes(reply.get("letters", dict)), self.post))
         self._collector, self._next = collector, 0
@@ -90,7 +90,7 @@ class SecureSums:
 
     # ---- a sum -----------------------------------------------------------------------------------
 
-    def _gather(self, engine: Remote, parcel: Parcel, total: SecureSum, asked: list[int]) -> dict[int, Parcel]:
+    def _gather(self, engine: Remote, parcel: Message, total: SecureSum, asked: list[int]) -> dict[int, Message]:
         parcels = {}
         for k in asked:
             parcels[k] = parcel.but(session=total.roster.session, number_of_sum=total.number)
@@ -104,20 +104,20 @@ class SecureSums:
             self._letters.pop(k, None)
             try:
                 total.add(k, reply.array("masked", np.uint64))
-            except (Broken, Garbled) as error:
+            except (Broken, MalformedMessage) as error:
                 log.error("the contribution of %s was refused: %s", self.post.names[k], error)
         return replies
 
     def _agree(self, engine: Remote, total: SecureSum, number: int) -> dict[int, str]:
         survivors = total.closed()
-        asked = Parcel("confirm", self._about(total, number) | {"survivors": list(survivors)})
+        asked = Message("confirm", self._about(total, number) | {"survivors": list(survivors)})
         said = _each(engine.ask({k: asked for k in survivors}), lambda reply: reply.get("agreed", str), self.post)
         if len(said) < total.roster.threshold:
             raise TooFew(f"only {len(said)} members are left, and a sum needs {total.roster.threshold}")
         return said
 
     def _open(self, engine: Remote, total: SecureSum, number: int, agreed: dict[int, str]) -> np.ndarray:
-        asked = Parcel("reveal", self._about(total, number) | {"agreed": {str(k): text for k, text in agreed.items()}})
+        asked = Message("reveal", self._about(total, number) | {"agreed": {str(k): text for k, text in agreed.items()}})
         said = _each(engine.ask({k: asked for k in agreed}), lambda reply: _hexes(reply.get("shares", dict)), self.post)
         opened = total.open(said)
         for k in total.liars:
@@ -128,13 +128,13 @@ class SecureSums:
         return {"session": total.roster.session, "number_of_sum": number}
 
 
-def _each(replies: dict[int, Parcel], read: Any, post: Post) -> dict[int, Any]:
+def _each(replies: dict[int, Message], read: Any, post: SecureChannel) -> dict[int, Any]:
     """What each reply says; one that cannot be read is as good as none."""
     found = {}
     for k, reply in replies.items():
         try:
             found[k] = read(reply)
-        except (Garbled, Broken, ValueError) as error:
+        except (MalformedMessage, Broken, ValueError) as error:
             log.error("an answer of %s was refused: %s", post.names[k], error)
     return found
 

@@ -14,18 +14,18 @@ import numpy as np
 
 from sordino.data.check import Pair
 from sordino.data.dataset import Normalise
-from sordino.engines import Speed
+from sordino.engines import EngineOptions
 from sordino.engines.flower.control import Link
 from sordino.engines.flower.engine import Patience
 from sordino.engines.flower.federate import KEPT, federate
 from sordino.engines.flower.grid import OverGrid
 from sordino.engines.flower.pki import Own
 from sordino.engines.flower.seals import SignedServer
-from sordino.engines.flower.transport import Post
+from sordino.engines.flower.transport import SecureChannel
 from sordino.errors import BadInput, SordinoError
 from sordino.federation.folder import next_free
-from sordino.federation.training import Progress, Result
 from sordino.plan import Plan
+from sordino.training import Progress, Result
 
 log = logging.getLogger("sordino.server")
 
@@ -79,7 +79,7 @@ def serve(
     *,
     patience: Patience | None = None,
     resume: bool = False,
-    speed: Speed | None = None,
+    speed: EngineOptions | None = None,
     on_round: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Run `plan` with the nodes whose certificates lie in `certs`; blocks until it is over."""
@@ -105,7 +105,7 @@ def serve(
 
     try:
         log.info("waiting for %d nodes at %s", len(nodes), address)
-        post = Post(OverGrid(link.grid, link.ids, mend), SignedServer(own, nodes), nodes)
+        post = SecureChannel(OverGrid(link.grid, link.ids, mend), SignedServer(own, nodes), nodes)
         return federate(
             post,
             plan,

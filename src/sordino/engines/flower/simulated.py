@@ -10,13 +10,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from sordino.assembly import complete, population
 from sordino.engines.flower.holder import Holder
 from sordino.engines.flower.policy import Policy
 from sordino.engines.flower.seals import Plain
-from sordino.federation.assembly import complete, population
 from sordino.federation.population import Federation
 from sordino.plan import Plan, read_toml
-from sordino.privacy.words import Observer, Variant
+from sordino.privacy.vocabulary import Observer, Variant
 
 ANYTHING = Policy(
     epsilon=1e12,

@@ -1,6 +1,6 @@
 """How the engine reaches holders: one exchange at a time, each with a deadline.
 
-`Post` puts seals on what goes out and takes them off what comes back. An answer that is late, garbled, forged or a problem
+`SecureChannel` puts seals on what goes out and takes them off what comes back. An answer that is late, garbled, forged or a problem
 counts as lost, is logged with the holder's name, and stops nobody else.
 """
 
@@ -13,7 +13,7 @@ from typing import Protocol
 from sordino.engines.flower import wire
 from sordino.engines.flower.pki import Untrusted
 from sordino.engines.flower.seals import ServerSeal
-from sordino.engines.flower.wire import Garbled, Parcel
+from sordino.engines.flower.wire import MalformedMessage, Message
 
 log = logging.getLogger("sordino.server")
 
@@ -21,7 +21,7 @@ log = logging.getLogger("sordino.server")
 class Transport(Protocol):
     """The way to holders, by name."""
 
-    def exchange(self, parcels: Mapping[str, Parcel], deadline: float) -> dict[str, Parcel]:
+    def exchange(self, parcels: Mapping[str, Message], deadline: float) -> dict[str, Message]:
         """Send each its parcel; the answers that came within `deadline` seconds."""
 
     def present(self) -> set[str]:
@@ -36,7 +36,7 @@ class Direct:
     def __init__(self, handlers: Mapping[str, Callable[[bytes], bytes | None]]) -> None:
         self.handlers = dict(handlers)
 
-    def exchange(self, parcels: Mapping[str, Parcel], deadline: float) -> dict[str, Parcel]:
+    def exchange(self, parcels: Mapping[str, Message], deadline: float) -> dict[str, Message]:
         replies = {}
         for name, parcel in parcels.items():
             reply = self.handlers[name](wire.to_bytes(parcel)) if name in self.handlers else None
@@ -51,19 +51,19 @@ class Direct:
         pass
 
 
-class Post:
+class SecureChannel:
     """Sealed exchanges with clients, by their number in the plan."""
 
     def __init__(self, transport: Transport, seal: ServerSeal, names: Iterable[str], run: str = "") -> None:
         self.transport, self.seal, self.names, self.run = transport, seal, list(names), run
-        self.problems: dict[int, Parcel] = {}  # of the last exchange
+        self.problems: dict[int, Message] = {}  # of the last exchange
         self.sent = self.received = 0  # bytes, for the overhead table
 
     def present(self) -> list[int]:
         there = self.transport.present()
         return [k for k, name in enumerate(self.names) if name in there]
 
-    def ask(self, parcels: Mapping[int, Parcel], deadline: float) -> dict[int, Parcel]:
+    def ask(self, parcels: Mapping[int, Message], deadline: float) -> dict[int, Message]:
         """The good answers, by client."""
         sealed = {self.names[k]: self.seal.seal(p.but(run=self.run), self.names[k]) for k, p in parcels.items()}
         self.problems, good = {}, {}
@@ -76,7 +76,7 @@ class Post:
                 continue
             try:
                 reply = self.seal.open(sealed[name], replies[name])
-            except (Untrusted, Garbled) as error:
+            except (Untrusted, MalformedMessage) as error:
                 log.error("an answer of %s was refused: %s", name, error)
                 continue
             self.received += reply.size

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from sordino.clients.request import ASK, GIVE, Request
 from sordino.errors import BadInput
 from sordino.privacy import bounds
 from sordino.privacy.mechanisms import FixedPoint
 from sordino.rules import query
+from sordino.schemes.request import CONTRIBUTE, QUERY, Request
 
 MAGIC = b"SRDN\x01"
 TYPES = ("<f4", "<f8", "<i8", "<u8")
@@ -29,34 +29,34 @@ _HEAD = 1 << 26  # bytes; letters of many members are the longest heads
 _LONG = 64  # lists of numbers longer than this travel as arrays
 
 
-class Garbled(BadInput):
+class MalformedMessage(BadInput):
     """Bytes that are no parcel, or a parcel that does not say what it should."""
 
 
 @dataclass(frozen=True)
-class Parcel:
+class Message:
     """One message, either way."""
 
     kind: str
     head: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def but(self, **head: Any) -> Parcel:
+    def but(self, **head: Any) -> Message:
         """The same with more in its head."""
-        return Parcel(self.kind, {**self.head, **head}, self.arrays)
+        return Message(self.kind, {**self.head, **head}, self.arrays)
 
     def get(self, name: str, kind: type | tuple[type, ...]) -> Any:
         """An entry of the head, if it is there and of this type."""
         value = self.head.get(name)
         if not isinstance(value, kind) or isinstance(value, bool) and kind is int:
-            raise Garbled(f"a {self.kind} message has no usable {name!r}.")
+            raise MalformedMessage(f"a {self.kind} message has no usable {name!r}.")
         return value
 
     def array(self, name: str, dtype: Any, length: int | None = None) -> np.ndarray:
         found = self.arrays.get(name)
         if found is None or found.dtype != dtype or length is not None and found.size != length:
             wanted = f"{np.dtype(dtype)}{'' if length is None else f' of {length}'}"
-            raise Garbled(f"a {self.kind} message has no array {name!r} of {wanted}.")
+            raise MalformedMessage(f"a {self.kind} message has no array {name!r} of {wanted}.")
         return found
 
     @property
@@ -65,36 +65,36 @@ class Parcel:
         return sum(a.nbytes for a in self.arrays.values()) + len(json.dumps(self.head))
 
 
-def to_bytes(parcel: Parcel) -> bytes:
+def to_bytes(parcel: Message) -> bytes:
     arrays = {name: _flat(name, array) for name, array in parcel.arrays.items()}
     listed = [[name, array.dtype.str, array.size] for name, array in arrays.items()]
     head = json.dumps({"kind": parcel.kind, "head": parcel.head, "arrays": listed}).encode()
     return b"".join([MAGIC, struct.pack("<I", len(head)), head, *(array.tobytes() for array in arrays.values())])
 
 
-def from_bytes(data: bytes) -> Parcel:
+def from_bytes(data: bytes) -> Message:
     try:
         start = len(MAGIC) + 4
         (length,) = struct.unpack("<I", data[len(MAGIC) : start])
         if data[: len(MAGIC)] != MAGIC or length > min(_HEAD, len(data) - start):
-            raise Garbled("these bytes are no message of this version.")
+            raise MalformedMessage("these bytes are no message of this version.")
         said = json.loads(data[start : start + length])
         at, arrays = start + length, {}
         for name, kind, count in said["arrays"]:
             if kind not in TYPES or not isinstance(count, int) or count < 0 or name in arrays:
-                raise Garbled(f"array {name!r} of a message is of no known type.")
+                raise MalformedMessage(f"array {name!r} of a message is of no known type.")
             end = at + count * np.dtype(kind).itemsize
             if end > len(data):
-                raise Garbled(f"array {name!r} of a message is cut short.")
+                raise MalformedMessage(f"array {name!r} of a message is cut short.")
             arrays[str(name)] = np.frombuffer(data[at:end], kind)
             at = end
         if at != len(data) or not isinstance(said["kind"], str) or not isinstance(said["head"], dict):
-            raise Garbled("a message is longer than it says.")
-        return Parcel(said["kind"], said["head"], arrays)
-    except Garbled:
+            raise MalformedMessage("a message is longer than it says.")
+        return Message(said["kind"], said["head"], arrays)
+    except MalformedMessage:
         raise
     except (struct.error, KeyError, TypeError, ValueError, RecursionError):
-        raise Garbled("these bytes are no message.") from None
+        raise MalformedMessage("these bytes are no message.") from None
 
 
 def _flat(name: str, array: np.ndarray) -> np.ndarray:
@@ -126,8 +126,8 @@ def request_to_plain(request: Request) -> tuple[dict[str, Any], dict[str, np.nda
 def request_from_plain(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Request:
     try:
         fields = dict(head)
-        if fields["phase"] not in (ASK, GIVE) or not isinstance(fields["round"], int):
-            raise Garbled("a request has no known phase or round.")
+        if fields["phase"] not in (QUERY, CONTRIBUTE) or not isinstance(fields["round"], int):
+            raise MalformedMessage("a request has no known phase or round.")
         fields["grid"] = FixedPoint(fields["grid"])
         fields["query"] = query_from_json(fields["query"])
         if fields["bound"] is not None:
@@ -139,7 +139,7 @@ def request_from_plain(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
             fields["bound"] = bounds.from_json(plain)
         return Request(**fields)
     except (KeyError, TypeError, AttributeError):
-        raise Garbled("a request cannot be read: both sides need the same version.") from None
+        raise MalformedMessage("a request cannot be read: both sides need the same version.") from None
 
 
 _QUERIES = {kind.__name__: kind for kind in vars(query).values() if isinstance(kind, type) and hasattr(kind, "encode")}
@@ -157,5 +157,5 @@ def query_from_json(plain: Mapping[str, Any] | None) -> query.Query | None:
         return None
     fields = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items() if k != "kind"}
     if plain.get("kind") not in _QUERIES:
-        raise Garbled(f"the query {plain.get('kind')!r} is not known; both sides need the same version.")
+        raise MalformedMessage(f"the query {plain.get('kind')!r} is not known; both sides need the same version.")
     return _QUERIES[plain["kind"]](**fields)

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 
 
 class Filter(ABC):

@@ -9,7 +9,7 @@ from typing import Any
 from sordino.errors import BadInput, BudgetRefused, at_least
 from sordino.privacy import exact
 from sordino.privacy.filter.base import Filter
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 
 
 class ScheduleFilter(Filter):

@@ -12,7 +12,7 @@ import numpy as np
 from sordino.errors import BadInput, BudgetRefused, between, positive
 from sordino.privacy import exact
 from sordino.privacy.filter.base import Filter
-from sordino.privacy.words import Relation
+from sordino.privacy.vocabulary import Relation
 
 _SLACK = 40  # a computed Renyi cost is taken as 2^-40 (1e-12) larger, above the rounding of the formulas behind it
 _CACHE = 4096  # distinct events whose cost is remembered

@@ -1,0 +1,306 @@
+"""Per-example gradients of one layer: their norms and weighted sums, formed or not.
+
+The gradient of a dense or convolutional layer for one example is a sum over positions t of outer products
+``sum_t g_t a_t'`` of what entered the layer (a) and the loss gradient at its output (g). Two ways to its norm:
+
+- *ghost* (Goodfellow 2015; Li et al. 2022, eq. 3): ``sum_ts <a_t, a_s> <g_t, g_s>``, which never forms the gradient:
+  T^2 (K + O) products for T positions of K inputs and O outputs. For T = 1 it is ``|a|^2 |g|^2``.
+- *direct*: one small matrix product per example, kept until the factors are known: K O numbers of memory.
+
+Each layer takes the cheaper one (mixed ghost clipping, Bu et al. 2022). Either way one forward and one backward pass
+serve both the norms and the clipped sum (book-keeping, Bu et al. 2023), and the backward pass computes no weight
+gradients at all.
+
+A record answers, for the examples of one chunk: the squared norm for each parameter tensor, the sum of gradients
+weighted by given factors, and the gradients themselves. Norms are taken when it is made, in the midst of the backward
+pass, so that a layer whose gradients are kept lets go of a and g at once. Entries are in the order of
+`sordino.gradients.flat`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+KEEP = 1 << 18  # gradients of at least this many entries per example are never kept for a whole chunk
+_PASSES = 32  # products that cost as much as writing one kept entry and reading it twice
+_BLOCK = 1 << 19  # floats of unfolded input or Gram matrices alive at a time: about a second-level cache
+_ROUND = 2.0**-23  # rounding of a Gram product in single precision, charged to the norm
+
+
+def direct_pays(t: int, k: int, o: int) -> bool:
+    """Whether keeping K x O gradients is cheaper than T x T Gram matrices. A function of shapes alone."""
+    return t > 1 and k * o < KEEP and t * t * (k + o) > _PASSES * k * o
+
+
+def blocks(examples: int, floats: int) -> Iterator[slice]:
+    """Slices of examples that need about `_BLOCK` floats each; powers of two, whatever the machine."""
+    step = 1 << max(0, (_BLOCK // max(1, floats)).bit_length() - 1)
+    for start in range(0, examples, step):
+        yield slice(start, min(start + step, examples))
+
+
+class Record(ABC):
+    """The gradients of one layer for every example of a chunk.
+
+    `squares` are their squared norms [examples], one tensor per parameter.
+    """
+
+    squares: list[Tensor]
+
+    @abstractmethod
+    def weighted(self, factors: list[Tensor]) -> list[Tensor]:
+        """Sums over examples of factor times gradient, one per parameter."""
+
+    @abstractmethod
+    def rows(self) -> list[Tensor]:
+        """The gradients [examples, entries], one tensor per parameter."""
+
+    @abstractmethod
+    def drop(self, bad: Tensor) -> None:
+        """Make the examples of the mask `bad` contribute nothing, even where they hold NaN."""
+
+
+class Rows(Record):
+    """Gradients that are simply kept."""
+
+    def __init__(self, gradients: list[Tensor]) -> None:
+        self.gradients = gradients
+        self.squares = [_squares(g) for g in gradients]
+
+    def weighted(self, factors: list[Tensor]) -> list[Tensor]:
+        return [f @ g for f, g in zip(factors, self.gradients)]
+
+    def rows(self) -> list[Tensor]:
+        return self.gradients
+
+    def drop(self, bad: Tensor) -> None:
+        self.gradients = [_zeroed(g, bad) for g in self.gradients]
+
+
+class Dense(Record):
+    """Weights and biases that share one g [examples, T, O]: a dense layer, or the matrices of a recurrent one."""
+
+    def __init__(self, inputs: list[Tensor], g: Tensor, biases: int) -> None:
+        self.inputs, self.g, self.biases = inputs, g, biases
+        n, t, o = g.shape
+        self.kept = [
+            torch.bmm(g.transpose(1, 2), a).flatten(1) if direct_pays(t, a.shape[2], o) else None for a in inputs
+        ]
+        self.sums = g[:, 0] if t == 1 else g.sum(1)
+        length = _squares(self.sums) if t == 1 or biases else g.new_empty(0)
+        others = [a for a, kept in zip(inputs, self.kept) if kept is None]
+        if t == 1:
+            found = iter([_squares(a[:, 0]) * length for a in others])
+        else:
+            parts = [ghost([a[s] for a in others], g[s]) for s in blocks(n, 2 * t * t)] if others else []
+            found = iter([torch.cat(p) for p in zip(*parts)])
+        self.squares = [next(found) if kept is None else _squares(kept) for kept in self.kept]
+        self.squares += [length] * biases
+
+    def weighted(self, factors: list[Tensor]) -> list[Tensor]:
+        out = []
+        for a, kept, f in zip(self.inputs, self.kept, factors):
+            if kept is not None:
+                out.append(f @ kept)
+                continue
+            g, f = self.g, f[:, None, None]
+            g, a = (g * f, a) if g.shape[2] < a.shape[2] else (g, a * f)  # scaling the narrower side is cheaper
+            if g.stride(0) < g.stride(1):  # time comes first in memory
+                g, a = g.transpose(0, 1), a.transpose(0, 1)
+            out.append(g.flatten(0, 1).t() @ a.flatten(0, 1))
+        return out + [f @ self.sums for f in factors[len(self.inputs) :]]
+
+    def rows(self) -> list[Tensor]:
+        return [torch.bmm(self.g.transpose(1, 2), a).flatten(1) for a in self.inputs] + [self.sums] * self.biases
+
+    def drop(self, bad: Tensor) -> None:
+        self.inputs, self.g = [_zeroed(a, bad) for a in self.inputs], _zeroed(self.g, bad)
+        self.sums = _zeroed(self.sums, bad)
+        self.kept = [None if k is None else _zeroed(k, bad) for k in self.kept]
+
+
+class Convolution(Record):
+    """One call of a convolution. The unfolded input exists for a few examples at a time only."""
+
+    def __init__(self, layer: nn.Conv1d | nn.Conv2d, x: Tensor, g: Tensor, examples: int) -> None:
+        self.layer, self.x, self.g, self.n = layer, x, g, examples
+        self.images = x.shape[0] // examples  # per example
+        self.t, self.k = self.images * math.prod(g.shape[2:]), math.prod(layer.weight.shape[1:])
+        self.o = layer.out_channels // layer.groups
+        self.has_weight = layer.weight.requires_grad
+        self.has_bias = layer.bias is not None and layer.bias.requires_grad
+        self.flip = not _channels_last(x)  # then positions are what is contiguous
+        self.tall = self.flip and self.o % 16 == 0  # gradients as [K, O]: the faster way round if rows fill registers
+        self.kept: Tensor | None = None
+        self.squares = []
+        self.sums = g.flatten(2).sum(2).view(examples, self.images, -1).sum(1) if self.has_bias else g.new_empty(0)
+        if self.has_weight and direct_pays(self.t, self.k, self.o):
+            self.kept, squares = self._gradients()
+            self.squares.append(squares)
+        elif self.has_weight:
+            parts = [ghost([a], g)[0].view(-1, layer.groups).sum(1) for _, a, g in self._matrices(2 * self.t**2)]
+            self.squares.append(torch.cat(parts))
+        if self.has_bias:
+            self.squares.append(_squares(self.sums))
+        if self.kept is not None or not self.has_weight:
+            self.x = self.g = g.new_empty(0)  # done with
+
+    def weighted(self, factors: list[Tensor]) -> list[Tensor]:
+        out = []
+        if self.has_weight:
+            out.append(self._order(factors[0] @ self.kept) if self.kept is not None else self._product(factors[0]))
+        return out + ([factors[-1] @ self.sums] if self.has_bias else [])
+
+    def rows(self) -> list[Tensor]:
+        kept = self._gradients()[0] if self.kept is None and self.has_weight else self.kept
+        return ([] if kept is None else [self._order(kept)]) + ([self.sums] if self.has_bias else [])
+
+    def drop(self, bad: Tensor) -> None:
+        if len(self.x):
+            images = bad.repeat_interleave(self.images)
+            self.x, self.g = _zeroed(self.x, images), _zeroed(self.g, images)
+        self.kept = None if self.kept is None else _zeroed(self.kept, bad)
+        self.sums = _zeroed(self.sums, bad) if self.has_bias else self.sums
+
+    def _gradients(self) -> tuple[Tensor, Tensor]:
+        kept = self.g.new_empty(self.n, self.layer.groups * self.k * self.o)
+        lengths = self.g.new_empty(self.n)
+        for s, a, g in self._matrices(0):
+            window = kept[s].view(a.shape[0], *((self.k, self.o) if self.tall else (self.o, self.k)))
+            torch.bmm(*((a.transpose(1, 2), g) if self.tall else (g.transpose(1, 2), a)), out=window)
+            lengths[s] = _squares(kept[s])
+        return kept, lengths
+
+    def _order(self, kept: Tensor) -> Tensor:
+        """From the way round of the product to the order of the weight."""
+        if not self.tall:
+            return kept
+        shape = kept.shape
+        return kept.view(*shape[:-1], self.layer.groups, self.k, self.o).transpose(-1, -2).reshape(shape)
+
+    def _matrices(self, extra: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Slices of examples, unfolded input [examples * groups, T, K] and g [examples * groups, T, O]."""
+        groups, images = self.layer.groups, self.images
+        for s in blocks(self.n, self.t * self.k * groups + extra):
+            window = slice(s.start * images, s.stop * images)
+            g = self.g[window].flatten(2).transpose(1, 2)
+            a = unfold(self.layer, self.x[window], tuple(self.g.shape[2:]), self.flip)
+            if groups > 1 or images > 1:
+                n = s.stop - s.start
+                g = g.reshape(n, self.t, groups, self.o).transpose(1, 2).reshape(n * groups, self.t, self.o)
+                a = a.reshape(n, self.t, groups, self.k).transpose(1, 2).reshape(n * groups, self.t, self.k)
+            yield s, a if groups > 1 or images > 1 else a.squeeze(2), g
+
+    def _product(self, factors: Tensor) -> Tensor:
+        """The weighted sum as PyTorch's own weight gradient, with the factors on g."""
+        layer, ones = self.layer, (1,) * (self.g.dim() - 1)
+        g = self.g * factors.repeat_interleave(self.images).view(-1, *ones)
+        x, padding = padded(layer, self.x), [0] * len(layer.kernel_size)
+        dw = torch.ops.aten.convolution_backward(
+            g, x, layer.weight.detach(), None, layer.stride, padding, layer.dilation, False, padding, layer.groups,
+            [False, True, False],
+        )[1]  # fmt: skip
+        return (dw.permute(0, 2, 3, 1) if dw.dim() == 4 else dw).reshape(-1)
+
+
+class Lookup(Record):
+    """The rows of an embedding that the examples looked up: indices [examples, T] and g [examples, T, D]."""
+
+    def __init__(self, indices: Tensor, g: Tensor, rows: int) -> None:
+        self.indices, self.g, self.count = indices, g, rows
+        n, t, d = g.shape
+        if t == 1:
+            self.squares = [_squares(g.flatten(1))]
+        elif rows * d < KEEP and 8 * rows <= t * t:
+            self.squares = [torch.cat([_squares(self._scatter(s).flatten(1)) for s in blocks(n, rows * d)])]
+        else:
+            self.squares = [torch.cat([self._ghost(s) for s in blocks(n, 2 * t * t)])]
+
+    def _ghost(self, s: slice) -> Tensor:
+        g, same = self.g[s], self.indices[s, :, None] == self.indices[s, None, :]
+        most = torch.linalg.vector_norm(g, dim=2).sum(1).square()
+        return (torch.bmm(g, g.transpose(1, 2)) * same).sum((1, 2)).clamp_min(0) + _ROUND * most
+
+    def _scatter(self, s: slice) -> Tensor:
+        n, t, d = self.g[s].shape
+        first = torch.arange(n, device=self.g.device)[:, None] * self.count
+        flat = self.g.new_zeros(n * self.count, d)
+        return flat.index_add_(0, (self.indices[s] + first).flatten(), self.g[s].flatten(0, 1)).view(n, self.count, d)
+
+    def weighted(self, factors: list[Tensor]) -> list[Tensor]:
+        g = (self.g * factors[0][:, None, None]).flatten(0, 1)
+        return [self.g.new_zeros(self.count, self.g.shape[2]).index_add_(0, self.indices.flatten(), g)]
+
+    def rows(self) -> list[Tensor]:
+        return [self._scatter(slice(0, self.g.shape[0])).flatten(1)]
+
+    def drop(self, bad: Tensor) -> None:
+        self.g = _zeroed(self.g, bad)
+
+
+def ghost(inputs: list[Tensor], g: Tensor) -> list[Tensor]:
+    """Squared norms of ``sum_t g_t a_t'`` for each a in `inputs`, by Gram matrices.
+
+    Where terms cancel, rounding could make the result too small; (sum_t |a_t| |g_t|)^2 bounds every partial sum, and a
+    share of it is added so that the norm is never understated.
+    """
+    gram, lengths = torch.bmm(g, g.transpose(1, 2)), torch.linalg.vector_norm(g, dim=2)
+    out = []
+    for a in inputs:
+        product = torch.bmm(a, a.transpose(1, 2)).mul_(gram).sum((1, 2)).clamp_min_(0.0)
+        most = (torch.linalg.vector_norm(a, dim=2) * lengths).sum(1).square()
+        out.append(product + _ROUND * most)
+    return out
+
+
+def padded(layer: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:
+    """The input with the layer's padding around it."""
+    if layer.padding_mode != "zeros":
+        return F.pad(x, layer._reversed_padding_repeated_twice, mode=layer.padding_mode)
+    if isinstance(layer.padding, str):  # "same" or "valid"
+        return F.pad(x, layer._reversed_padding_repeated_twice)
+    if any(layer.padding):
+        return F.pad(x, [p for p in reversed(layer.padding) for _ in range(2)])
+    return x
+
+
+def unfold(layer: nn.Conv1d | nn.Conv2d, x: Tensor, out: tuple[int, ...], flip: bool) -> Tensor:
+    """Windows of the input [images, T, groups, K], K in the order of the weight (channels last in two dimensions).
+
+    `flip` makes positions, not entries, contiguous in memory: the faster copy unless the input is channels-last.
+    """
+    x = padded(layer, x)
+    n, channels = x.shape[:2]
+    inside = channels // layer.groups
+    one = isinstance(layer, nn.Conv1d)
+    kernel, stride, dilation = layer.kernel_size, layer.stride, layer.dilation
+    s = x.stride()
+    entries = tuple((k, st * d) for k, st, d in zip(kernel, s[2:], dilation))
+    within = ((inside, s[1]), *entries) if one else (*entries, (inside, s[1]))
+    positions = tuple((o, st * step) for o, st, step in zip(out, s[2:], stride))
+    group = (layer.groups, s[1] * inside)
+    dims = ((n, s[0]), group, *within, *positions) if flip else ((n, s[0]), *positions, group, *within)
+    view = x.as_strided([d[0] for d in dims], [d[1] for d in dims], x.storage_offset())
+    t, k = math.prod(out), inside * math.prod(kernel)
+    if flip:
+        return view.reshape(n, layer.groups, k, t).permute(0, 3, 1, 2)
+    return view.reshape(n, t, layer.groups, k)
+
+
+def _squares(rows: Tensor) -> Tensor:
+    length = torch.linalg.vector_norm(rows, dim=1)  # reads once and writes nothing
+    return length * length
+
+
+def _channels_last(x: Tensor) -> bool:
+    return x.dim() == 4 and x.shape[1] > 1 and x.stride(1) == 1
+
+
+def _zeroed(t: Tensor, bad: Tensor) -> Tensor:
+    return t.masked_fill(bad.view(-1, *(1,) * (t.dim() - 1)), 0.0)

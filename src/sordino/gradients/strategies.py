@@ -1,0 +1,214 @@
+"""Three ways to the gradients of single examples, one interface.
+
+- `Ghost`: one forward and one backward pass for the whole chunk, with book-keeping in every layer (`ghost_modules`);
+- `Vmap`: `torch.func` forms all gradients of a smaller chunk, for models with other layers;
+- `Loop`: one backward pass per example, for what `torch.func` cannot trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from sordino.errors import BadInput
+from sordino.gradients.flat import Flat
+from sordino.gradients.fused import Block
+from sordino.gradients.ghost_block import BlockAdapter
+from sordino.gradients.ghost_layers import Record, Rows
+from sordino.gradients.ghost_lstm import LSTMAdapter
+from sordino.gradients.ghost_modules import (
+    Adapter,
+    ConvAdapter,
+    EmbeddingAdapter,
+    LinearAdapter,
+    NormAdapter,
+    Tape,
+    Unsupported,
+)
+from sordino.gradients.rewrite import faster
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) -> one loss per example
+
+CHUNK = 128  # fewer examples leave the fixed cost of a pass visible, more leave the cache
+DENSE = 1024  # the same for models of dense layers only, where a pass is short
+_BYTES = 128 << 20  # of per-example gradients alive at a time
+
+
+def power_of_two(entries: int, most: int = CHUNK) -> int:
+    """Examples of `entries` kept numbers each that fit the memory, at most `most`."""
+    fits = max(1, _BYTES // (4 * max(1, entries)))
+    return min(most, 1 << (fits.bit_length() - 1))
+
+
+def losses(loss: Loss, net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """One loss per example, or a refusal."""
+    out = loss(net(x), y)
+    if out.shape != (len(x),):
+        raise BadInput(f"the loss must give one number per example, not shape {tuple(out.shape)} for {len(x)}.")
+    return out
+
+
+_NORMS = (nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+
+
+def adapt(module: nn.Module, tape: Tape) -> Adapter:
+    """The adapter of a module that holds trainable parameters itself; `Unsupported` if there is none."""
+    kind = type(module)  # subclasses may compute something else
+    if kind is nn.Linear:
+        return LinearAdapter(module, tape)
+    if kind in (nn.Conv1d, nn.Conv2d):
+        return ConvAdapter(module, tape)
+    if kind is nn.Embedding and not module.scale_grad_by_freq and not module.sparse:
+        return EmbeddingAdapter(module, tape)
+    if kind in _NORMS:
+        return NormAdapter(module, tape)
+    if kind is nn.LSTM and not module.proj_size and all(p.requires_grad for p in module.parameters()):
+        return LSTMAdapter(module, tape)
+    raise Unsupported(f"{kind.__name__} has no adapter")
+
+
+class PerExampleGrads:
+    """The gradients of the examples of one chunk: records and the parameters each one speaks of."""
+
+    def __init__(self, flat: Flat, parts: list[tuple[Record | None, list[int]]], n: int) -> None:
+        self.flat, self.n = flat, n
+        self.parts = [(record, slots) for record, slots in parts if record is not None]  # the others are zero
+
+    def squares(self) -> Tensor:
+        """[n, parameter tensors], in double precision."""
+        out = torch.zeros(self.n, len(self.flat.slots), dtype=torch.float64, device=self.flat.theta.device)
+        for record, slots in self.parts:
+            for slot, squares in zip(slots, record.squares):
+                out[:, slot] = squares
+        return out
+
+    def weighted(self, factors: list[Tensor]) -> Tensor:
+        """The flat sum, given a factor [n] for each parameter tensor."""
+        out = torch.zeros_like(self.flat.grad)
+        for record, slots in self.parts:
+            for slot, total in zip(slots, record.weighted([factors[i] for i in slots])):
+                window = self.flat.slots[slot]
+                out[window.offset : window.offset + window.size] = total.reshape(-1)
+        return out
+
+    def rows(self) -> Tensor:
+        """[n, d]."""
+        out = self.flat.grad.new_zeros(self.n, self.flat.size)
+        for record, slots in self.parts:
+            for slot, rows in zip(slots, record.rows()):
+                window = self.flat.slots[slot]
+                out[:, window.offset : window.offset + window.size] = rows
+        return out
+
+    def drop(self, bad: Tensor) -> None:
+        """Make the examples of the mask contribute nothing."""
+        for record, _ in self.parts:
+            record.drop(bad)
+
+
+class Strategy(Protocol):
+    """Gradients of up to `step` examples at a time."""
+
+    step: int
+
+    def run(self, x: Tensor, y: Tensor) -> PerExampleGrads: ...
+
+
+class Ghost:
+    """Book-keeping in every layer. Raises `Unsupported` if some layer has no adapter."""
+
+    def __init__(self, flat: Flat, loss: Loss) -> None:
+        self.flat, self.loss, self.tape = flat, loss, Tape()
+        self.net = faster(flat.model)
+        self.adapters: list[Adapter] = []
+        self.slots: list[list[int]] = []
+        places = {id(p): i for i, p in enumerate(flat.parameters)}
+        seen: set[int] = set()
+        for module in flat.model.modules():
+            own = [id(p) for p in module.parameters(recurse=False) if p.requires_grad]
+            if not own:
+                continue
+            if seen & set(own):
+                raise Unsupported("two layers share a parameter")
+            seen |= set(own)
+            self.adapters.append(adapt(module, self.tape))
+            self.slots.append([places[i] for i in own])
+        if len(seen) != len(flat.parameters):
+            raise Unsupported("a parameter belongs to no layer")
+        # An activation that a layer overwrites in place can no longer be read back.
+        self.overwriting = [m for m in flat.model.modules() if getattr(m, "inplace", False) is True]
+        of = {id(a.module): a for a in self.adapters if isinstance(a, ConvAdapter)}
+        blocks = [m for m in self.net.modules() if isinstance(m, Block)]
+        self.blocks = [BlockAdapter(m, of[id(m._layer[0])], self.tape) for m in blocks if id(m._layer[0]) in of]
+        self.stand_ins: list[Adapter | BlockAdapter] = [*self.adapters, *self.blocks]
+        dense = all(isinstance(a, LinearAdapter) for a in self.adapters)
+        self.step = power_of_two(sum(a.kept for a in self.adapters), DENSE if dense else CHUNK)
+
+    def run(self, x: Tensor, y: Tensor) -> PerExampleGrads:
+        self.tape.clear(len(x))
+        for module in self.overwriting:
+            module.inplace = False  # type: ignore[assignment]
+        for stand_in in self.stand_ins:
+            stand_in.install()
+        try:
+            with torch.enable_grad():
+                self.tape.backward(losses(self.loss, self.net, x, y))
+            records = [adapter.record(len(x)) for adapter in self.adapters]
+        finally:
+            self.tape.clear()
+            for stand_in in self.stand_ins:
+                stand_in.remove()
+            for module in self.overwriting:
+                module.inplace = True  # type: ignore[assignment]
+        return PerExampleGrads(self.flat, list(zip(records, self.slots)), len(x))
+
+
+class Vmap:
+    """All gradients of a chunk through `torch.func`."""
+
+    def __init__(self, flat: Flat, loss: Loss) -> None:
+        self.flat, self.loss, self.step = flat, loss, power_of_two(flat.size)
+
+    def run(self, x: Tensor, y: Tensor) -> PerExampleGrads:
+        from torch.func import functional_call, grad, vmap
+
+        model = self.flat.model
+        fixed = {name: t.detach() for name, t in model.named_parameters() if not t.requires_grad}
+        fixed |= dict(model.named_buffers())
+        trained = {s.name: p.detach() for s, p in zip(self.flat.slots, self.flat.parameters)}
+
+        def one(parameters: dict[str, Tensor], xi: Tensor, yi: Tensor) -> Tensor:
+            return self.loss(functional_call(model, {**fixed, **parameters}, (xi[None],)), yi[None])[0]
+
+        grads = vmap(grad(one), in_dims=(None, 0, 0), randomness="different")(trained, x, y)
+        return kept(self.flat, [grads[s.name] for s in self.flat.slots])
+
+
+class Loop:
+    """One backward pass per example."""
+
+    def __init__(self, flat: Flat, loss: Loss) -> None:
+        self.flat, self.loss, self.step = flat, loss, power_of_two(flat.size)
+
+    def run(self, x: Tensor, y: Tensor) -> PerExampleGrads:
+        flat, grads = self.flat, [torch.zeros(len(x), *p.shape, device=p.device) for p in self.flat.parameters]
+        with torch.enable_grad():
+            for i in range(len(x)):
+                loss = losses(self.loss, flat.model, x[i : i + 1], y[i : i + 1])[0]
+                given = torch.autograd.grad(loss, flat.parameters, allow_unused=True)
+                for all_, g in zip(grads, given):
+                    if g is not None:
+                        all_[i] = g
+        return kept(flat, grads)
+
+
+def kept(flat: Flat, grads: list[Tensor]) -> PerExampleGrads:
+    """A pass of gradients [n, *shape] that are all there, put in the flat order."""
+    ordered = []
+    for slot, g in zip(flat.slots, grads):
+        channels_last = len(slot.shape) == 4 and slot.strides[1] == 1
+        ordered.append((g.detach().permute(0, 1, 3, 4, 2) if channels_last else g.detach()).flatten(1))
+    return PerExampleGrads(flat, [(Rows(ordered), list(range(len(ordered))))], len(grads[0]))

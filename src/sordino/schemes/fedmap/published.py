@@ -1,0 +1,108 @@
+"""FedMAP's client as printed (algorithm 1, lines 6 to 17). Not private; `sordino.schemes.fedmap.rule` lists why.
+
+For every mini-batch of shuffled data: per-example gradients, their raw statistics h (equation 4), (C, sigma) from MetaNet, the mean
+of the gradients clipped to C, N(0, sigma^2) on it. The paper does not say what is clipped; its theorem 1 has the mean of clipped
+gradients with noise of variance d sigma^2, and that is what is done here. After each batch MetaNet is tuned by equation 15, of
+which only the lambda term has a gradient. At the end the client sends its move, weighted by its number of examples, and the mean of
+its sigmas.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from sordino.privacy import mechanisms
+from sordino.privacy.bounds import Flat
+from sordino.privacy.randomness import source, stream
+from sordino.privacy.release import Private, disclose
+from sordino.schemes.fedmap.client import ClientState, ClientTask, ControlledSteps
+from sordino.schemes.fedmap.metanet import features
+from sordino.schemes.fedmap.metanet.features import PUBLISHED
+from sordino.schemes.fedmap.metanet.net import MetaNet, load
+from sordino.schemes.request import Request
+
+HUGE = Flat(1e12)  # clips nothing that is finite
+
+
+@dataclass(frozen=True)
+class RawReport:
+    """What a client sends beside its move: its sigma, as the paper has it, and what its controller keeps between rounds."""
+
+    client: int
+    own: ClientState
+    weight: int
+    sigma: float
+    bound: float
+
+
+class PrintedSteps(ControlledSteps):
+    """The work of clients as the paper prints it."""
+
+    def give(self, request: Request, item: ClientTask, out: np.ndarray) -> RawReport:  # type: ignore[override]
+        k, flat = item.client, self.site.flat
+        x, y = self.site.client(k)
+        net = self._controller(item.own)
+        flat.load(self.theta)
+        self.site.seed_layers(request.round, k)
+        move = self.descent.start(flat.size, flat.theta.device)
+        batches = stream(self.plan.seed, request.round, k, "batches")
+        noise = source(self.plan.seed, request.round, k, "noise", self.plan.secure)
+        rows, drift = item.own.rows.tolist(), float(request.state["moved"])
+        bounds, sigmas = [], []
+        for _ in range(self.plan.local_epochs):
+            for part in np.array_split(batches.permutation(len(y)), math.ceil(len(y) / self.plan.batch_size)):
+                at = torch.from_numpy(part).to(x.device)
+                batch = x.index_select(0, at), y.index_select(0, at)
+                rows = [*rows, self._statistics(*batch, drift)][-features.LENGTH :]
+                outputs = net.decide(*features.stack([rows], 4))[0]
+                bound, sigma = features.read(PUBLISHED, outputs.tolist())
+                features.usable(bound, sigma, "sigma")
+                gradient = self._noisy(*batch, bound, sigma, noise)
+                moved = move(torch.from_numpy(gradient.astype(np.float32)).to(x.device))
+                flat.theta.sub_(moved)
+                drift = float(torch.linalg.vector_norm(moved))
+                self._regularise(net, rows)
+                bounds.append(bound)
+                sigmas.append(sigma)
+        weighted = np.nan_to_num(flat.theta.cpu().numpy().astype(np.float64) - self.theta, posinf=0, neginf=0) * len(y)
+        out += request.grid.round(np.clip(weighted, -(2.0**28), 2.0**28))
+        tuned = net.personal if self.rule.tune else item.own.net
+        own = replace(item.own, net=tuned, rows=np.asarray(rows, np.float32).reshape(-1, 4), bound=bounds[-1])
+        return RawReport(k, own, len(y), float(np.mean(sigmas)), float(np.exp(np.mean(np.log(bounds)))))
+
+    def _statistics(self, x: Any, y: Any, drift: float) -> list[float]:
+        """h of equation 4, from raw gradients: the sum of squares, less that of the mean, is the spread."""
+        total, norms = self.per_example.clipped_sum(x, y, HUGE)
+        count, norms = len(norms), np.nan_to_num(norms, posinf=0)
+        mean = total / count
+        variance = max(float(np.square(norms).mean() - np.square(mean).sum()), 0.0)
+        trace = variance * count / max(count - 1, 1)
+        raw = Private(features.raw_row(trace, float(norms.max()), drift, variance))
+        return disclose(raw, "exact statistics of a batch set its bound and its noise")[0].value
+
+    def _noisy(self, x: Any, y: Any, bound: float, sigma: float, noise: Any) -> np.ndarray:
+        """The mean of clipped gradients, with noise of standard deviation sigma on each coordinate."""
+        clip = Flat(bound)
+        total, _ = self.per_example.clipped_sum(x, y, clip)
+        grid = mechanisms.FixedPoint.for_bound(max(bound, 16 * sigma), len(y))  # room for the noise too
+        raw = Private(mechanisms.Sum(grid.encode(total), grid), bound=clip)
+        noisy, _ = mechanisms.gaussian(raw, clip, sigma * len(y) / bound, noise)
+        return noisy.value / len(y)
+
+    def _regularise(self, net: MetaNet, rows: list[list[float]]) -> None:
+        """Equations 11 to 15. eps_global is a constant here, so it cannot appear in a gradient."""
+        if not self.rule.tune:
+            return
+        outputs = net(*(torch.from_numpy(a) for a in features.stack([rows], 4)))
+        assert self.plan.epsilon is not None
+        epsilon = torch.exp(outputs[:, 0] - outputs[:, 1]) * math.sqrt(2 * math.log(1.25 / self.plan.delta))
+        loss = self.rule.lam * (epsilon - self.plan.epsilon).square().mean()
+        self._descend(net, loss)
+
+    def _load(self) -> MetaNet:
+        return load(PUBLISHED, self.plan.metanet)

@@ -1,0 +1,76 @@
+"""FedMAP's round as printed (algorithm 1): sigmas are collected in the clear, added up by a formula, and their worst sent to all.
+
+What clients send goes through `disclose`, and the statement of such a run says `not private` with the reasons.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from sordino.federation import sampling
+from sordino.privacy import mechanisms
+from sordino.privacy.release import disclose
+from sordino.schemes.base import Round, RoundMetrics, TrainState
+from sordino.schemes.fedmap.budgets import Printed
+from sordino.schemes.fedmap.client import ClientState, ClientTask
+from sordino.schemes.fedmap.metanet.features import PUBLISHED
+from sordino.schemes.fedmap.published import RawReport
+from sordino.schemes.fedmap.rounds import pack, unpack
+from sordino.schemes.fedmap.rule import PrintedLedger
+from sordino.schemes.request import CONTRIBUTE, Request
+from sordino.schemes.terms import Terms
+
+GRID = mechanisms.FixedPoint(2.0**24)
+
+
+class FedMapPublishedRound(Round):
+    """Rounds under a ledger that proves nothing."""
+
+    terms: Printed
+
+    def run(self, model: TrainState) -> tuple[TrainState, RoundMetrics]:
+        t = model.round + 1
+        self._grant(t)
+        cohort = sampling.draw(self.plan, t)
+        accounts, book = unpack(model.clients), self._book(model)
+        blank = ClientState.blank(PUBLISHED)
+        errands = [ClientTask(k, 0.0, 0.0, 1, accounts.get(k, blank)) for k in cohort.tolist()]
+        self.engine.theta[:] = model.theta
+        request = Request(round=t, phase=CONTRIBUTE, grid=GRID, bound=None, state=model.rule)
+        harvest = self.engine.run(request, errands)
+        total, _ = mechanisms.without_noise(harvest.total, "weights are exact numbers of examples")  # type: ignore[arg-type]
+        told, _ = disclose(harvest.answers, "each client's sigma and its controller's state are kept as they are")  # type: ignore[arg-type]
+        reports: tuple[RawReport, ...] = told.value
+        mean = total.value / max(1, sum(report.weight for report in reports))
+        theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)
+        accounts |= {report.client: replace(report.own, turns=report.own.turns + 1) for report in reports}
+        if reports:
+            who = np.array([report.client for report in reports])
+            book.charge(who, np.array([report.sigma for report in reports]))
+        # The client's loss has it as a constant, so that it changes nothing; it is broadcast all the same.
+        rule = model.rule | {"moved": float(np.linalg.norm(theta - model.theta)), "eps_global": book.epsilon()}
+        facts = RoundMetrics(
+            cohort=len(reports),
+            bound=_typical([report.bound for report in reports]),
+            multiplier=_typical([report.sigma for report in reports]) or 0.0,
+            noise=0.0,
+            moved=float(np.linalg.norm(mean)),
+        )
+        return TrainState(t, theta, optimizer, rule, pack(accounts) | {"rho": book.rho}), facts
+
+    def close(self, model: TrainState) -> Terms:
+        """eps_global of the last round is what the paper would print."""
+        return replace(self.terms, said=self._book(model).epsilon())
+
+    def _book(self, model: TrainState) -> PrintedLedger:
+        book = PrintedLedger(self.plan.clients, sampling.rate(self.plan), self.plan.delta)
+        if "rho" in model.clients:
+            book.rho = model.clients["rho"].copy()
+        return book
+
+
+def _typical(values: list[float]) -> float | None:
+    return math.exp(float(np.mean(np.log(values)))) if values else None

@@ -1,0 +1,140 @@
+"""FedMAP's round towards a server that sees sums only: every client keeps its own account, and messages are added up under masks.
+
+    cohort    who is drawn; one too small for a sum to hide its members is nobody (`sampling`)
+    grant     the ledger charges each client the most that its purses can come to by now; public, and on disk
+    errands   every client reckons its own purse, spends it step by step, and keeps its account and its network
+    sum       of the released moves, and of what reports come to (`SummedReport`); on one grid of integers, so that no bit depends on
+              where clients run
+    model     a server step with the mean of the moves, divided by a public number
+
+Nothing of the guarantee rests on this: what a client sends carries its full noise, step by step, and is paid for out of its own
+budget, exactly as towards the observer `server`. Sums are post-processing.
+
+In one process this plays the clients too: what they keep is in the checkpoint under `clients`. Across machines it lies with
+them, and there is nothing to keep here. A round that is lost is told to them (`lost`): what their purses held counts as spent.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sordino.errors import NotPrivate
+from sordino.federation import sampling
+from sordino.privacy.release import require_released
+from sordino.schemes.base import RoundMetrics, TrainState
+from sordino.schemes.fedmap import allocation as purses
+from sordino.schemes.fedmap.client import SUMMED_REPORT_LENGTH, ClientState, ClientTask, Report, SummedReport
+from sordino.schemes.fedmap.rounds import GRID, FedMapRound, charged_event, pack, unpack
+from sordino.schemes.request import CONTRIBUTE, Request
+from sordino.schemes.terms import Terms
+
+
+class FedMapSecAggRound(FedMapRound):
+    """Rounds of which the server is told sums."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._taken: tuple[int, np.ndarray] = (0, np.zeros(self.plan.clients, np.int64))
+
+    def run(self, model: TrainState) -> tuple[TrainState, RoundMetrics]:
+        t = model.round + 1
+        cohort = sampling.draw(self.plan, t)
+        self._charge(t, cohort)
+        self.engine.theta[:] = model.theta
+        accounts = unpack(model.clients)
+        items: list[Any] = self.work.items(t, cohort) if self._elsewhere else self._errands(t, cohort, accounts)
+        public = {key: model.rule[key] for key in ("bound", "moved")}
+        state = {**public, "order": self.terms.order, "lost": model.rule.get("lost", [])}
+        request = Request(round=t, phase=CONTRIBUTE, grid=GRID, bound=None, state=state, released=True)
+        harvest = self.engine.run(request, items)
+        total = require_released(harvest.total, "what local clients send").decode()
+        tally = self._tally(require_released(harvest.answers, "what reports come to"), accounts)
+        mean = total / self.terms.denominator(cohort)
+        theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)
+        spent = model.rule.get("spent", 0.0) + tally.spent
+        rule = model.rule | {
+            "bound": math.exp(tally.log_bound / tally.began) if tally.began else model.rule["bound"],
+            "moved": float(np.linalg.norm(theta - model.theta)),
+            "spent": spent,
+        }
+        facts = RoundMetrics(
+            cohort=harvest.shares,
+            bound=rule["bound"],
+            multiplier=math.exp(tally.log_multiplier / tally.steps) if tally.steps else 0.0,
+            noise=0.0,
+            moved=float(np.linalg.norm(mean)),
+            extra={"spent_mean": spent / self.plan.clients},
+        )
+        return TrainState(t, theta, optimizer, rule, pack(accounts)), facts
+
+    def share(self, model: TrainState) -> float:
+        """The largest part of any client's budget that is charged; what is spent of it only the clients know."""
+        return float(self._charged(model.round).max(initial=0.0))
+
+    def close(self, model: TrainState) -> Terms:
+        return self.terms
+
+    def _lose(self, model: TrainState) -> TrainState:
+        t, accounts = model.round + 1, unpack(model.clients)
+        if not self._elsewhere:
+            for k in sampling.draw(self.plan, t).tolist():
+                accounts[k] = purses.lost(accounts.get(k) or ClientState.blank(), self._asks(k, accounts)[1])
+        rule = model.rule | {"lost": [*model.rule.get("lost", []), t]}
+        return replace(model, round=t, rule=rule, clients=pack(accounts))
+
+    # ---- what is charged -------------------------------------------------------------------------------------------------
+
+    def _charge(self, t: int, cohort: np.ndarray) -> None:
+        """On disk before any data is touched."""
+        if self.ledger.granted(t) is not None:
+            self.ledger.resume(t, secure=False)
+            return
+        before = self._charged(t - 1)
+        costs = (self._charged(t) - before)[cohort] * self.terms.budget
+        self.ledger.request(charged_event(costs, self.terms.order), t, cohort, costs)
+
+    def _charged(self, t: int) -> np.ndarray:
+        """The share of each client's budget that is charged after round t."""
+        return purses.most_granted(self._turns_until(t), self.terms.turns)
+
+    def _turns_until(self, t: int) -> np.ndarray:
+        """How many of the first t rounds each client is drawn for."""
+        at, counts = self._taken if self._taken[0] <= t else (0, np.zeros(self.plan.clients, np.int64))
+        counts = counts.copy()
+        for round in range(at + 1, t + 1):
+            counts[sampling.draw(self.plan, round)] += 1
+        self._taken = (t, counts)
+        return counts
+
+    # ---- clients that are played here ------------------------------------------------------------------------------------
+
+    @property
+    def _elsewhere(self) -> bool:
+        """Whether clients keep their accounts themselves."""
+        return getattr(self.engine, "clients_keep", False)
+
+    def _errands(self, t: int, cohort: np.ndarray, accounts: dict[int, ClientState]) -> list[ClientTask]:
+        errands, most = [], self._charged(t) * self.terms.budget
+        for k in cohort.tolist():
+            made = purses.next_errand(
+                k, accounts.get(k) or ClientState.blank(), self.terms.budget, int(self.terms.turns[k])
+            )
+            if made.own.spent + made.purse > most[k] * (1 + 1e-9):
+                raise NotPrivate("a client's purses come to more than it is charged; report this.")
+            accounts[k] = made.own
+            errands.append(made)
+        return errands
+
+    def _tally(self, answers: tuple[Any, ...], accounts: dict[int, ClientState]) -> SummedReport:
+        """Integers are added, here as under masks."""
+        codes = np.zeros(SUMMED_REPORT_LENGTH, np.int64)
+        for answer in answers:
+            if isinstance(answer, Report):
+                accounts[answer.client] = answer.own
+                answer = answer.tally(GRID, self.plan.clients)
+            codes += answer
+        return SummedReport.of(codes, GRID)

@@ -1,0 +1,78 @@
+"""Defaults that suit: what a short command comes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from sordino.assembly import complete, population
+from sordino.errors import BadInput
+from sordino.federation.population import Federation
+from sordino.plan import Plan
+
+
+def resolved(**given) -> Plan:
+    return Plan.from_json(complete(given))
+
+
+@pytest.mark.parametrize("data", ["digits", "fashion-mnist"])
+@pytest.mark.parametrize(
+    "way",
+    [{"method": "fedmap"}, {"method": "dp-fedavg", "observer": "server"}, {"method": "fedmap", "variant": "published"}],
+)
+def test_clients_that_take_steps_of_their_own_are_averaged(data, way):
+    """What suits pooled gradients (Adam at the server, a step of lr) would move a mean of models by 1 in every coordinate."""
+    plan = resolved(data=data, **way)
+    assert plan.local and (plan.server_optimizer, plan.server_lr, plan.bound) == ("sgd", 1.0, 1.0)
+    assert plan.batch_size <= 64 and plan.lr < 1
+
+
+def test_fedmap_under_secure_aggregation_works_as_without():
+    one, other = resolved(method="fedmap"), resolved(method="fedmap", observer="secagg-server")
+    assert other.replace(observer="server", sampling=one.sampling) == one
+
+
+def test_pooled_and_whole_clients_have_theirs():
+    assert resolved(data="fashion-mnist").server_optimizer == "adam" and resolved().server_optimizer == "momentum"
+    assert resolved(unit="client", clients=20, cohort=10).local_epochs == 2
+    assert resolved(data="fashion-mnist", method="fedavg").local_epochs == 4
+
+
+def test_what_is_given_wins_over_the_method_and_the_method_over_the_data():
+    printed = {"method": "fedmap", "variant": "published", "data": "fashion-mnist"}
+    assert resolved(**printed).lr == 0.01 and resolved(**printed, lr=0.3).lr == 0.3
+
+
+def test_weights_of_controllers_are_for_methods_that_have_some():
+    with pytest.raises(BadInput, match="dp-fedavg has no controllers"):
+        resolved(method="dp-fedavg", metanet="mine.safetensors")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["hold", "lam", "tune"])
+def test_options_are_numbers(name, value):
+    with pytest.raises(BadInput, match=f"option {name} of method fedmap must be a number"):
+        resolved(method="fedmap", options={name: value})
+
+
+def test_a_folder_does_not_hide_a_data_set_of_the_same_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()
+    assert population(resolved()).name == "digits"
+    with pytest.raises(BadInput, match="has no client files"):
+        population(resolved(data="./digits"))
+
+
+def test_natural_clients_are_all_taken_unless_fewer_are_asked_for():
+    try:
+        schools = Federation.from_dataset("chem97", "natural").clients
+    except ValueError:
+        pytest.skip("chem97 is not here: sordino data get chem97")
+    assert resolved(data="chem97", partition="natural").clients == schools > 2000
+    assert resolved(data="chem97", partition="natural", clients=3).clients == 3
+
+
+def test_other_data_get_an_optimiser_that_does_not_mind_the_bound():
+    plan = resolved(data="forda")
+    assert (plan.server_optimizer, plan.lr) == ("adam", 0.01)
+    assert resolved(data="forda", lr=0.5).server_optimizer == "sgd"  # the two only suit each other
+    assert resolved(data="forda", method="dp-fedavg", observer="server").server_optimizer == "sgd"
