@@ -6,6 +6,7 @@ python benchmarks/digests.py [--json]
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import sys
 import tempfile
@@ -72,7 +73,7 @@ def model() -> torch.nn.Module:
 def digest(settings: dict, engine: str, folder: Path) -> str:
     plan = sordino.Plan(**(COMMON | settings))
     options = getattr(sordino, "EngineOptions", None) or sordino.Speed
-    keyword = "engine" if hasattr(sordino, "EngineOptions") else "speed"
+    keyword = "options" if "options" in inspect.signature(sordino.train).parameters else "speed"
     result = sordino.train(model(), population(), plan, out=folder, **{keyword: options(engine=engine, workers=2)})
     vector = torch.cat([p.detach().reshape(-1) for p in result.model.parameters()])
     return hashlib.sha256(vector.numpy().tobytes()).hexdigest()[:16]
