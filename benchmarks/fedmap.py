@@ -85,7 +85,7 @@ def _run(settings: dict[str, Any], workers: int) -> dict[str, Any]:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         speed = EngineOptions(workers=workers, evaluate_every=plan.rounds)
-        result = train(model, federation, plan, out=Path(folder) / "run", speed=speed)
+        result = train(model, federation, plan, out=Path(folder) / "run", options=speed)
         told = result.to_json()
     rows = result.metrics
     return {

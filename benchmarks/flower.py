@@ -75,8 +75,8 @@ class Holders:
     """Holders with a few records of so many features, and their keys."""
 
     def __init__(self, folder: Path, nodes: int, features: int, address: str = "127.0.0.1") -> None:
+        from sordino.deployment.serving import nodes_in
         from sordino.engines.flower import pki
-        from sordino.engines.flower.serving import nodes_in
 
         self.folder, self.nodes, self.names = folder, nodes, [f"n{k}" for k in range(1, nodes + 1)]
         pki.make(folder / "pki", [address], self.names)
@@ -209,7 +209,7 @@ def exchange(nodes: list[int], count: int) -> None:
 
 def rounds(nodes: list[int], dimensions: list[int], count: int, place: type[Holders]) -> None:
     from sordino import Plan
-    from sordino.engines.flower.federate import federate
+    from sordino.deployment.federate import federate
 
     print(
         "| nodes | d | secure aggregation | s a round (median) | exchanges | sent down, MB a client | up | on the wire down | up |"

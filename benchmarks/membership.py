@@ -134,7 +134,7 @@ def run(study: Study, out: Path, names: list[str], workers: int, seed: int = 0) 
         folder, plan = out / kind, study.plan(**given)
         if not (folder / "model.safetensors").exists():
             speed = EngineOptions("auto", workers, keep_models=max(1, plan.rounds // 20), checkpoint_every=plan.rounds)
-            result = train(make(plan.seed), federation, plan, out=folder, speed=speed)
+            result = train(make(plan.seed), federation, plan, out=folder, options=speed)
             print(f"{kind}: accuracy {result.accuracy:.3f}, epsilon {result.epsilon:.3f}", file=sys.stderr, flush=True)
         control = "none" if kind == "open" else str(out / "open")
         found[kind] = attack_run(

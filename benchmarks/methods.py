@@ -74,7 +74,7 @@ def run(data: str, unit: str, name: str, epsilon: float, seed: int, small: bool,
     model = build(network, population.input_shape, population.classes, seed)
     with tempfile.TemporaryDirectory() as folder:
         speed = EngineOptions(evaluate_every=max(1, rounds // 10), checkpoint_every=rounds)
-        result = train(model, population, plan.replace(model=network), out=Path(folder) / "run", speed=speed)
+        result = train(model, population, plan.replace(model=network), out=Path(folder) / "run", options=speed)
     curve = [{k: row.get(k) for k in ("round", "accuracy", "bound", "noise", "moved")} for row in result.metrics]
     return {
         "data": data, "unit": unit, "method": name, "epsilon": epsilon, "proven": result.epsilon, "seed": seed,

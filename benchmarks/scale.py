@@ -39,7 +39,7 @@ def seconds(
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         speed = EngineOptions(workers=workers, engine="in-process" if workers == 1 else "workers")
-        result = train(model, population(clients, features=features), plan, out=folder + "/run", speed=speed)
+        result = train(model, population(clients, features=features), plan, out=folder + "/run", options=speed)
     return float(np.median([row["seconds"] for row in result.metrics[1:]]))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from sordino.data.sets import load
-from sordino.federation.sampling import draw
+from sordino.federation.sampling import public_cohort as draw
 from sordino.plan import Plan
 from sordino.privacy.randomness import stream
 

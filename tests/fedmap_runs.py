@@ -22,15 +22,15 @@ class Crash(Exception):
 
 
 def run(linear, folder, wanted, **more):
-    return train(linear(), toy(), wanted, out=folder, **{"speed": HERE, **more})
+    return train(linear(), toy(), wanted, out=folder, **{"options": HERE, **more})
 
 
 @contextlib.contextmanager
 def crashing(monkeypatch, after, round=None):
     """Crash when so many errands are done, of one round or of all."""
-    real, count = ControlledSteps.give, [0]
+    real, count = ControlledSteps.contribute, [0]
 
-    def give(self, request, item, out):
+    def contribute(self, request, item, out):
         if round in (None, request.round):
             if count[0] == after:
                 raise Crash
@@ -38,7 +38,7 @@ def crashing(monkeypatch, after, round=None):
         return real(self, request, item, out)
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(ControlledSteps, "give", give)
+        patch.setattr(ControlledSteps, "contribute", contribute)
         yield
 
 
@@ -47,9 +47,9 @@ def watch_steps(monkeypatch):
     kept = defaultdict(list)
     real = ControlledSteps._step
 
-    def step(self, request, k, number, state):
-        kept[k].append((min(1.0, self.plan.batch_size / self.site.federation.size(k)), request.multiplier))
-        return real(self, request, k, number, state)
+    def step(self, round, k, number, state, z):
+        kept[k].append((min(1.0, self.plan.batch_size / self.site.federation.size(k)), z))
+        return real(self, round, k, number, state, z)
 
     monkeypatch.setattr(ControlledSteps, "_step", step)
     return kept

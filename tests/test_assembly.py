@@ -22,7 +22,7 @@ def resolved(**given) -> Plan:
 def test_clients_that_take_steps_of_their_own_are_averaged(data, way):
     """What suits pooled gradients (Adam at the server, a step of lr) would move a mean of models by 1 in every coordinate."""
     plan = resolved(data=data, **way)
-    assert plan.local and (plan.server_optimizer, plan.server_lr, plan.bound) == ("sgd", 1.0, 1.0)
+    assert plan.scheme.name == "local" and (plan.server_optimizer, plan.server_lr, plan.bound) == ("sgd", 1.0, 1.0)
     assert plan.batch_size <= 64 and plan.lr < 1
 
 

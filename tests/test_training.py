@@ -56,7 +56,7 @@ def test_one_two_or_three_workers_give_the_same_bits(way, federation, linear, tm
     p = plan(**EVERY_WAY[way])
     models = []
     for name, speed in (("a", HERE), ("b", TWO), ("c", THREE)):
-        train(linear(), federation, p, out=tmp_path / name, speed=speed)
+        train(linear(), federation, p, out=tmp_path / name, options=speed)
         models.append(load_file(tmp_path / name / "model.safetensors"))
     for other in models[1:]:
         assert all(np.array_equal(models[0][key], other[key]) for key in other)
@@ -67,11 +67,11 @@ def test_every_way_learns_with_little_noise(way, federation, linear, tmp_path):
     settings = EVERY_WAY[way]
     quiet = {} if settings.get("method") == "fedavg" else {"multiplier": 0.02}
     p = plan(**(settings | quiet | {"rounds": 25}))
-    assert train(linear(), federation, p, out=tmp_path / "run", speed=HERE).accuracy > 0.8
+    assert train(linear(), federation, p, out=tmp_path / "run", options=HERE).accuracy > 0.8
 
 
 def test_the_run_folder_holds_what_it_should(federation, linear, tmp_path):
-    result = train(linear(), federation, plan(), out=tmp_path / "run", speed=HERE)
+    result = train(linear(), federation, plan(), out=tmp_path / "run", options=HERE)
     for name in (
         "plan.toml",
         "ledger.jsonl",
@@ -93,32 +93,32 @@ def test_the_run_folder_holds_what_it_should(federation, linear, tmp_path):
 
 def test_a_budget_stops_the_run_before_it_is_exceeded(federation, linear, tmp_path):
     p = plan(epsilon=30.0, multiplier=0.5, rounds=400)
-    result = train(linear(), federation, p, out=tmp_path / "run", speed=HERE)
+    result = train(linear(), federation, p, out=tmp_path / "run", options=HERE)
     assert 0 < result.rounds < 400 and result.epsilon <= 30.0
     assert result.stopped and "refused" in result.stopped
 
 
 def test_a_calibrated_run_spends_its_budget_and_no_more(federation, linear, tmp_path):
     p = plan(epsilon=5.0, multiplier=None, rounds=7)
-    result = train(linear(), federation, p, out=tmp_path / "run", speed=HERE)
+    result = train(linear(), federation, p, out=tmp_path / "run", options=HERE)
     assert result.rounds == 7 and 4.9 < result.epsilon <= 5.0 and result.stopped is None
 
 
 def test_a_finished_run_is_not_overwritten(federation, linear, tmp_path):
-    train(linear(), federation, plan(rounds=1), out=tmp_path / "run", speed=HERE)
+    train(linear(), federation, plan(rounds=1), out=tmp_path / "run", options=HERE)
     with pytest.raises(BadInput, match="holds a run already"):
-        train(linear(), federation, plan(rounds=1), out=tmp_path / "run", speed=HERE)
+        train(linear(), federation, plan(rounds=1), out=tmp_path / "run", options=HERE)
 
 
 def test_a_run_is_not_resumed_under_another_plan(federation, linear, tmp_path):
-    train(linear(), federation, plan(rounds=2), out=tmp_path / "run", speed=HERE)
+    train(linear(), federation, plan(rounds=2), out=tmp_path / "run", options=HERE)
     with pytest.raises(BadInput, match="plan"):
-        train(linear(), federation, plan(rounds=3), out=tmp_path / "run", resume=True, speed=HERE)
+        train(linear(), federation, plan(rounds=3), out=tmp_path / "run", resume=True, options=HERE)
 
 
 def test_secure_noise_never_repeats(federation, linear, tmp_path):
     p = plan(secure=True, rounds=1)
-    a, b = (train(linear(), federation, p, out=tmp_path / n, speed=HERE).model.weight.detach().numpy() for n in "ab")
+    a, b = (train(linear(), federation, p, out=tmp_path / n, options=HERE).model.weight.detach().numpy() for n in "ab")
     assert not np.array_equal(a, b)
 
 
@@ -127,18 +127,18 @@ def test_a_clients_exception_reaches_the_user_with_its_traceback(federation, lin
         raise ZeroDivisionError("a loss of the user's own")
 
     with pytest.raises(ClientFailed, match="ZeroDivisionError") as failed:
-        train(linear(), federation, plan(), out=tmp_path / "run", speed=TWO, loss=broken)
+        train(linear(), federation, plan(), out=tmp_path / "run", options=TWO, loss=broken)
     assert "in broken" in str(failed.value.__cause__)
 
 
 def test_a_model_that_does_not_fit_is_one_sentence(federation, linear, tmp_path):
     with pytest.raises(BadInput, match="does not take examples of shape"):
-        train(linear(features=4), federation, plan(), out=tmp_path / "run", speed=HERE)
+        train(linear(features=4), federation, plan(), out=tmp_path / "run", options=HERE)
     with pytest.raises(BadInput, match="give it 3 outputs"):
-        train(linear(classes=2), federation, plan(), out=tmp_path / "run", speed=HERE)
+        train(linear(classes=2), federation, plan(), out=tmp_path / "run", options=HERE)
     norm = torch.nn.Sequential(torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 3)).eval()
     with pytest.raises(BadInput, match="GroupNorm"):
-        train(norm, federation, plan(), out=tmp_path / "run", speed=HERE)
+        train(norm, federation, plan(), out=tmp_path / "run", options=HERE)
 
 
 def test_a_million_clients_made_on_demand(linear, tmp_path):
@@ -153,7 +153,7 @@ def test_a_million_clients_made_on_demand(linear, tmp_path):
     p = plan(clients=1_000_000, cohort=1000, rounds=2, multiplier=1.0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.perf_counter()
-    train(linear(), population, p, out=tmp_path / "run", speed=HERE)
+    train(linear(), population, p, out=tmp_path / "run", options=HERE)
     assert time.perf_counter() - started < 60
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024  # KiB
 
@@ -174,7 +174,7 @@ SCRIPT = textwrap.dedent(
     from pathlib import Path
     out = Path(sys.argv[1])
     resume = (out / "ledger.jsonl").exists()
-    result = train(model, toy(), plan, out=out, resume=resume, speed=EngineOptions(engine="workers", workers=int(sys.argv[2])))
+    result = train(model, toy(), plan, out=out, resume=resume, options=EngineOptions(engine="workers", workers=int(sys.argv[2])))
     print("rounds", result.rounds)
     """
 )
@@ -240,19 +240,18 @@ def test_under_secure_noise_rounds_after_the_last_checkpoint_are_lost(federation
     """No round is ever drawn or released twice, whatever a crash leaves behind; the lost ones are told."""
     wanted = plan(rounds=9, secure=True)
     speed = EngineOptions("in-process", checkpoint_every=4, evaluate_every=100)
-    drawn, draw = [], sampling.draw
+    drawn, cohort = [], sampling.Draws.cohort
 
-    def drawing(plan, round):
-        if sys._getframe(1).f_code.co_name == "run":
-            drawn.append(round)
-            if len(drawn) == 7:
-                raise KeyboardInterrupt
-        return draw(plan, round)
+    def drawing(self, round):
+        drawn.append(round)
+        if len(drawn) == 7:
+            raise KeyboardInterrupt
+        return cohort(self, round)
 
-    monkeypatch.setattr(sampling, "draw", drawing)
+    monkeypatch.setattr(sampling.Draws, "cohort", drawing)
     with pytest.raises(KeyboardInterrupt):
-        train(linear(), federation, wanted, out=tmp_path / "run", speed=speed)
-    result = train(linear(), federation, wanted, out=tmp_path / "run", speed=speed, resume=True)
+        train(linear(), federation, wanted, out=tmp_path / "run", options=speed)
+    result = train(linear(), federation, wanted, out=tmp_path / "run", options=speed, resume=True)
     assert drawn == list(range(1, 10))  # 5 and 6 were finished but not kept, 7 was granted
     assert result.statement.lost == 3 and result.rounds == 6
     assert [row["round"] for row in result.metrics] == [1, 2, 3, 4, 8, 9]

@@ -38,7 +38,7 @@ federation = sordino.Federation.from_arrays(clients, test=test, classes=10, name
 workers = 1 if args.variant == "one" else 2
 speed = sordino.EngineOptions(workers=workers, evaluate_every=plan.rounds)
 with tempfile.TemporaryDirectory() as folder:
-    result = sordino.train(Net(), federation, plan, out=folder + "/run", speed=speed)
+    result = sordino.train(Net(), federation, plan, out=folder + "/run", options=speed)
 seconds = np.array([row["seconds"] for row in result.metrics])
 if steps > 1:
     laps = seconds.reshape(-1, steps).sum(axis=1)[:-1].tolist() or [float(seconds.sum())]

@@ -15,9 +15,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sordino.callbacks import Callback, EarlyStop
     from sordino.engines import EngineOptions
     from sordino.errors import BadInput, BudgetRefused, SordinoError
     from sordino.federation.population import Federation
+    from sordino.methods import Method
     from sordino.plan import Plan
     from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
     from sordino.training import Result, train
@@ -28,6 +30,9 @@ _HOME = {
     "train": "sordino.training",
     "Result": "sordino.training",
     "EngineOptions": "sordino.engines",
+    "Callback": "sordino.callbacks",
+    "EarlyStop": "sordino.callbacks",
+    "Method": "sordino.methods",
     "Unit": "sordino.privacy.vocabulary",
     "Relation": "sordino.privacy.vocabulary",
     "Observer": "sordino.privacy.vocabulary",
@@ -41,7 +46,10 @@ _HOME = {
 __all__ = [
     "BadInput",
     "BudgetRefused",
+    "Callback",
+    "EarlyStop",
     "Federation",
+    "Method",
     "Observer",
     "Plan",
     "Relation",

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from sordino.data.sets import ENTRIES
 from sordino.federation.population import Federation
-from sordino.methods import Method, method
+from sordino.methods import method
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Observer, Unit
+from sordino.schemes import select
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,7 +45,8 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
     chosen = method(name)
     published = given.get("variant") == "published"
     own = {**chosen.defaults, **(chosen.published_defaults if published else {})}
-    way = _way(chosen, own | given)
+    settings_so_far = {"unit": Unit.EXAMPLE, "observer": Observer.SECAGG_SERVER} | own | given
+    way = select(chosen, Unit(settings_so_far["unit"]), Observer(settings_so_far["observer"])).name
     usual = {} if {"lr", "server_optimizer"} & given.keys() else USUAL.get(way, {})  # they only suit each other
     settings = SUITED.get((given.get("data", "digits"), way), usual) | own
     options = SUITED_OPTIONS.get((given.get("data", "digits"), name), {})
@@ -58,15 +60,6 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
     if settings.get("unit") == "client" and settings.get("observer", "secagg-server") != "public":
         settings.setdefault("sampling", "fixed")  # whoever sees the messages sees who takes part: coins gain nothing
     return settings
-
-
-def _way(chosen: Method, settings: dict[str, Any]) -> str:
-    """No privacy, whole clients, records in one sum, or each client its own steps (`Plan.pooled`, `Plan.local`)."""
-    if not chosen.private:
-        return "plain"
-    if settings.get("unit", Unit.EXAMPLE) == Unit.CLIENT:
-        return "client"
-    return "local" if chosen.closed_loop or settings.get("observer") == Observer.SERVER else "pooled"
 
 
 def assemble(plan: Plan) -> tuple[nn.Module, Federation, Plan]:
@@ -85,5 +78,5 @@ def assemble(plan: Plan) -> tuple[nn.Module, Federation, Plan]:
 def population(plan: Plan) -> Federation:
     """A name of the catalogue means that data set, also where a folder happens to be called so (`./mnist` is the folder)."""
     if plan.data not in ENTRIES and Path(plan.data).is_dir():
-        return Federation.from_folder(plan.data)
+        return Federation.from_folder(plan.data, classes=plan.classes)
     return Federation.from_dataset(plan.data, plan.partition, plan.clients, plan.alpha, plan.seed)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from sordino import own_code
 from sordino.errors import BadInput, one_of
 from sordino.privacy.vocabulary import Observer, Unit, Variant
 from sordino.rules import (
@@ -32,7 +33,9 @@ from sordino.rules import (
     quantile,
 )
 from sordino.rules.base import Rule
+from sordino.schemes.base import Scheme
 from sordino.schemes.fedmap import rule as fedmap
+from sordino.schemes.fedmap.scheme import FedMapScheme
 
 if TYPE_CHECKING:
     from sordino.plan import Plan
@@ -79,11 +82,11 @@ class Method:
     # (plan, multiplier[, sampling rate, releases]) -> the epsilon that the paper would print; None: the proven one.
     claim: Callable[..., float | None] | None = None
     # Whether, for this plan, the reasons only concern the printed epsilon, and a larger one can be proven all the same.
-    larger: Callable[[Plan], bool] = lambda plan: False
+    provable_as_published: Callable[[Plan], bool] = lambda plan: False
     mechanisms: tuple[str, ...] = GAUSSIAN
     private: bool = True  # False for the non-private baseline
-    # Whether clients choose their multipliers from what they released: budgets of their own in the place of a schedule.
-    closed_loop: bool = False
+    # A scheme of the method's own; None: by unit and observer (`schemes.select`).
+    scheme: type[Scheme] | None = None
 
     @property
     def private_as_published(self) -> bool:
@@ -128,7 +131,9 @@ class Method:
 
     def provable(self, plan: Plan) -> bool:
         """Whether an epsilon can be proven for a run of this plan, be it larger than the one that the paper prints."""
-        return self.private and (plan.variant == Variant.CERTIFIED or not self.reasons or self.larger(plan))
+        return self.private and (
+            plan.variant == Variant.CERTIFIED or not self.reasons or self.provable_as_published(plan)
+        )
 
     def reasons_for(self, variant: Variant) -> tuple[str, ...]:
         return self.reasons if variant == Variant.PUBLISHED or not self.private else ()
@@ -194,7 +199,7 @@ TABLE = (
         reasons=dp_fedddc.REASONS,
         schedule=dp_fedddc.schedule,
         claim=dp_fedddc.claim,
-        larger=lambda plan: True,
+        provable_as_published=lambda plan: True,
     ),
     Method(
         "dp-fedggc",
@@ -209,7 +214,7 @@ TABLE = (
         noise_gamma.published,
         reasons=noise_gamma.REASONS,
         claim=noise_gamma.claim,
-        larger=lambda plan: plan.mechanism == "gaussian",
+        provable_as_published=lambda plan: plan.mechanism == "gaussian",
         mechanisms=EITHER,
     ),
     Method(
@@ -248,16 +253,34 @@ TABLE = (
         reasons=fedmap.REASONS,
         defaults={"unit": "example", "observer": "server"},
         published_defaults={"batch_size": 64, "lr": 0.01},
-        closed_loop=True,
+        scheme=FedMapScheme,
     ),
 )
 
 METHODS: Mapping[str, Method] = MappingProxyType({m.name: m for m in TABLE})
+_OWN: dict[str, Method] = {}  # methods that a program gave to a plan as objects
 
 
 def method(name: str) -> Method:
-    """Look a method up by its published name."""
-    try:
+    """Look a method up by its published name, or load one of your own by ``module:object``."""
+    if name in METHODS:
         return METHODS[name]
-    except KeyError:
-        raise BadInput(f"method {name!r} is not known; choose one of {', '.join(METHODS)}.") from None
+    if name in _OWN:
+        return _OWN[name]
+    if own_code.is_reference(name):
+        found = own_code.load(name, "method")
+        if not isinstance(found, Method):
+            raise BadInput(f"method {name!r} is a {type(found).__name__}; it must be a sordino.Method.")
+        return found
+    raise BadInput(
+        f"method {name!r} is not known; choose one of {', '.join(METHODS)}, or name your own as module:object."
+    )
+
+
+def adopt(given: Method) -> str:
+    """Make a method of one's own known to this process; its name, for a plan."""
+    if given.name in METHODS and METHODS[given.name] is not given:
+        raise BadInput(f"there is a method {given.name!r} already; give yours another name.")
+    if given.name not in METHODS:
+        _OWN[given.name] = given
+    return given.name

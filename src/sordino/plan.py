@@ -12,22 +12,24 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from sordino.errors import BadInput, at_least, between, one_of, positive, whole
-from sordino.methods import Method, method
-from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling, Unit, Variant, noise_for
+from sordino.methods import Method, adopt, method
+from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
+from sordino.schemes import Scheme, scheme_for
+from sordino.schemes.base import RECORD_CANARIES
 
 OPTIMIZERS = ("sgd", "momentum", "adam")
 MECHANISMS = ("gaussian", "laplace")
 PARTITIONS = ("iid", "dirichlet", "shards", "natural")
 WEIGHTS = ("uniform", "size")
-FEWEST = 2  # messages in a sum that hides one
 MOST_ROUNDS = 1_000_000  # more than anyone trains, and few enough to list
 MOST_NOISE = 1e6  # as a multiplier: nothing of a model is left long before, and sums on the grid still have room
-CANARIES = ("turning", "steady", "mislabelled", "random")
+CANARIES = ("turning", "steady", *RECORD_CANARIES)
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Plan:
     partition: str = "dirichlet"
     alpha: float = 1.0
     model: str = "auto"
+    classes: int | None = None  # how many there are; None: the data set or its public test set says
     # the method
     method: str = "adact"
     variant: Variant = Variant.CERTIFIED
@@ -82,6 +85,8 @@ class Plan:
     secure: bool = False  # noise from the operating system's secure source; never repeatable
 
     def __post_init__(self) -> None:
+        if isinstance(self.method, Method):
+            object.__setattr__(self, "method", adopt(self.method))
         _enums(self)
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
         if self.cohort is None:
@@ -94,6 +99,8 @@ class Plan:
         if self.rounds > MOST_ROUNDS:
             raise BadInput(f"rounds {self.rounds:,} is more than {MOST_ROUNDS:,}; ask for at most that many.")
         whole(batch_size=self.batch_size)
+        if self.classes is not None:
+            whole(2, classes=self.classes)
         whole(0, canaries=self.canaries, seed=self.seed)
         if self.seed >= 2**63:
             raise BadInput(f"seed {self.seed} does not fit into 63 bits; use a smaller number.")
@@ -133,76 +140,18 @@ class Plan:
             raise BadInput(
                 f"cohort {self.cohort_size} is larger than the {self.clients} clients; ask for at most {self.clients}."
             )
-        if self.pooled and self.cohort_size != self.clients:
-            raise BadInput(
-                f"with the example unit pooled every client takes part in every round, so cohort {self.cohort_size} of "
-                f"{self.clients} does not fit; leave cohort out, or use observer server."
-            )
-        if self.unit == Unit.EXAMPLE and self.sampling == Sampling.FIXED:
-            raise BadInput(
-                "sampling fixed is not offered for the example unit; use poisson (or none, for full batches)."
-            )
-        if self.sampling == Sampling.NONE and self.cohort_size != self.clients:
-            raise BadInput(
-                f"sampling none means that all {self.clients} clients take part, so cohort {self.cohort_size} does not fit; "
-                "leave cohort out, or use poisson."
-            )
-        visible = self.unit == Unit.CLIENT and self.observer == Observer.SECAGG_SERVER and self.private
-        if visible and self.sampling == Sampling.POISSON and self.cohort_size != self.clients:
-            raise BadInput(
-                "under secure aggregation the noise is divided among a known number of clients, which poisson does not give; "
-                "use sampling fixed."
-            )
-        if self.survivors is not None and self.observer != Observer.SECAGG_SERVER:
-            raise BadInput(
-                f"survivors {self.survivors} is among how many clients the noise is divided, and for observer {self.observer} "
-                "it is not; leave it out, or use observer secagg-server."
-            )
-        if self.survivors is not None and self.sealed and self.survivors < FEWEST:
-            raise BadInput(
-                f"a sum over {self.survivors} clients is that client's own message; ask for survivors of at least {FEWEST}."
-            )
-        if self.survivors is not None and self.survivors > self.cohort_size:
-            raise BadInput(
-                f"survivors {self.survivors} is more than the {self.cohort_size} clients of a cohort; ask for at most {self.cohort_size}."
-            )
-        if (
-            self.relation == Relation.ADD_REMOVE
-            and self.unit == Unit.CLIENT
-            and self.observer != Observer.PUBLIC
-            and self.private
-        ):
-            raise BadInput(
-                f"observer {self.observer} sees who takes part, so a client that is not there is noticed: relation add-remove "
-                "does not hold; leave relation out (zero-out), or use replace-one."
-            )
-        if self.relation == Relation.ADD_REMOVE and self.sampling == Sampling.FIXED:
-            raise BadInput(
-                "fixed-size sampling is proven for relation replace-one only; leave relation out, or use poisson."
-            )
         known.check(self)
-        if self.metanet is not None and not known.closed_loop:
-            raise BadInput(
-                f"method {self.method} has no controllers that metanet {self.metanet!r} could be for; leave it out."
-            )
         if known.private and self.multiplier is None and self.epsilon is None:
             raise BadInput("give epsilon (a budget) or multiplier (the noise); neither was given.")
         if not known.private and not (self.multiplier is None and self.epsilon is None):
             raise BadInput(
                 f"method {self.method} has no privacy: neither epsilon nor multiplier says anything; leave them out."
             )
-        if self.weights == "size" and self.unit == Unit.EXAMPLE:
-            raise BadInput("weights size is for the client unit; in the example unit every record already counts once.")
-        if self.optimizer != "sgd" and self.pooled:
-            raise BadInput(
-                f"pooled clients take no local steps, so optimizer {self.optimizer} has no use: set server_optimizer."
-            )
         if self.canaries and not self.private:
             raise BadInput(
                 f"method {self.method} has no bound for canaries to reach; use a private method, or canaries 0."
             )
-        if self.canary in CANARIES[2:] and self.canaries and not self.pooled:
-            raise BadInput(f"canaries of kind {self.canary} are records, for the example unit pooled; use turning.")
+        self.scheme.check()
 
     # ---- what follows from the fields ------------------------------------------------------------------------------------
 
@@ -215,29 +164,10 @@ class Plan:
         """The cohort that is expected, as a number."""
         return self.clients if self.cohort is None else self.cohort
 
-    @property
-    def noise(self) -> Noise:
-        return Noise.LOCAL if self.sealed else noise_for(self.observer)
-
-    @property
-    def pooled(self) -> bool:
-        """Example unit, one clipped sum per round from every client."""
-        return self.unit == Unit.EXAMPLE and not self.local
-
-    @property
-    def local(self) -> bool:
-        """Example unit, each client running DP-SGD for itself."""
-        return self.unit == Unit.EXAMPLE and (self.observer == Observer.SERVER or self.sealed)
-
-    @property
-    def sealed(self) -> bool:
-        """Whether messages that are private each by itself are masked all the same, and clients keep their own accounts."""
-        return self.method_spec.closed_loop and self.observer == Observer.SECAGG_SERVER
-
-    @property
-    def min_cohort(self) -> int:
-        """The min_cohort clients that a cohort may have; others are not called together."""
-        return 0 if not self.sealed else FEWEST if self.survivors is None else self.survivors
+    @cached_property
+    def scheme(self) -> Scheme:
+        """What one unit is exposed to, and what a round does."""
+        return scheme_for(self)
 
     @property
     def published(self) -> bool:

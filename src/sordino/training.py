@@ -2,34 +2,48 @@
 
     result = train(model, federation, plan)
 
-grants are on disk before data is touched, checkpoints after every round; a run that is killed goes on with `resume`.
+Grants are on disk before data is touched, checkpoints after every round; a run that is killed goes on with `resume`.
+Everything but the rounds themselves is a callback (`sordino.callbacks`).
 """
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
+import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sordino.engines import Aborted, EngineOptions, start_engine
+from sordino.callbacks import (
+    Callback,
+    Checkpoints,
+    Evaluation,
+    KeptModels,
+    MetricLines,
+    Progress,
+    Run,
+    Watch,
+    metrics_row,
+)
+from sordino.engines import Aborted, EngineOptions, Setup, StartEngine, start_engine
 from sordino.errors import BadInput, BudgetRefused, SordinoError, in_short
-from sordino.federation import checkpoint
+from sordino.federation import binding, checkpoint
+from sordino.federation.checkpoint import Checkpoint
 from sordino.federation.folder import RunFolder, told_when_full
 from sordino.federation.population import Federation
-from sordino.methods import RuleContext
+from sordino.federation.sampling import Draws
+from sordino.federation.sizes import PublicSizes
+from sordino.methods import Method, RuleContext
 from sordino.plan import Plan
-from sordino.privacy.filter import Filter, NoBudget, ScheduleFilter
 from sordino.privacy.ledger import Ledger
-from sordino.schemes.base import Round, RoundMetrics, TrainState
-from sordino.schemes.build_statement import state
-from sordino.schemes.terms import Public, Terms, settle
+from sordino.schemes import certified, settle
+from sordino.schemes.build_statement import build_statement
+from sordino.schemes.round import Context, RoundResult
+from sordino.schemes.terms import Terms
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,18 +52,7 @@ if TYPE_CHECKING:
     from sordino.privacy.statement import Statement
     from sordino.rules.base import Rule
 
-
-@dataclass(frozen=True)
-class Progress:
-    """What a progress bar may show after a round: released values only."""
-
-    round: int
-    rounds: int
-    accuracy: float | None
-    bound: float | None
-    spent: float  # share of the budget, 0 to 1
-    epsilon: float
-    seconds: float
+__all__ = ["Progress", "Result", "train"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class Result:
     stopped: str | None  # why training ended before its last round
     accuracy: float | None
     metrics: list[dict[str, Any]] = field(repr=False)
+    warnings: tuple[str, ...] = ()
 
     @property
     def epsilon(self) -> float:
@@ -89,6 +93,7 @@ class Result:
             "accuracy": self.accuracy,
             "seconds_per_round": float(np.median(seconds)) if seconds else None,
             "stopped": self.stopped,
+            "warnings": list(self.warnings),
             "run": str(self.folder),
         }
 
@@ -98,223 +103,160 @@ def train(
     federation: Federation,
     plan: Plan,
     *,
+    method: Method | str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    speed: EngineOptions | None = None,
+    options: EngineOptions | None = None,
     loss: Loss | None = None,
+    callbacks: Sequence[Callback] = (),
     on_round: Callable[[Progress], None] | None = None,
-    start: Callable[..., Any] = start_engine,
+    start: StartEngine = start_engine,
 ) -> Result:
     """Train `model` on `federation` as `plan` says, and state what is proven of the result.
 
-    `out` is the run folder (by default a new one under ``runs/``). With `resume` the run in `out` goes on where it was.
-    `loss(outputs, targets)` gives one number per example; by default cross-entropy. `start` makes the engine.
+    `method` replaces the plan's: a `Method` of your own, or its name as ``module:object``. `out` is the run folder (by
+    default a new one under ``runs/``). With `resume` the run in `out` goes on where it was. `loss(outputs, targets)`
+    gives one number per example; by default cross-entropy. `callbacks` are called around the rounds
+    (`sordino.Callback`). `start` makes the engine.
     """
+    if method is not None:
+        plan = plan.replace(method=method)
     _check_output(model, federation)
-    terms = settle(plan, Public.of(federation))
-    sizes = tuple(p.numel() for p in model.parameters() if p.requires_grad)
-    rule = plan.method_spec.build(
-        RuleContext(plan, sizes, terms.units, terms.multiplier or None)
-    )  # may refuse: no folder yet
+    terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
+    rule = build_rule(terms, model)  # may refuse: no folder yet
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
+    extra = [*callbacks, *([Watch(on_round)] if on_round is not None else [])]
+    setup = Setup(model, federation, terms, rule, Draws(plan), options or EngineOptions(), loss)
     with told_when_full(folder.path):
-        return _train(model, federation, terms, rule, folder, resume, speed or EngineOptions(), loss, on_round, start)
+        return _Training(setup, folder, resume, extra).run(start)
 
 
-def _train(
-    module: nn.Module,
-    federation: Federation,
-    terms: Terms,
-    rule: Rule,
-    folder: RunFolder,
-    resume: bool,
-    speed: EngineOptions,
-    loss: Loss | None,
-    on_round: Callable[[Progress], None] | None,
-    start: Callable[..., Any],
-) -> Result:
-    plan = terms.plan
-    kept = checkpoint.load(folder.checkpoint) if resume else None
-    dimension = sum(p.numel() for p in module.parameters() if p.requires_grad)
-    canaries = _canaries(terms, dimension, folder, federation)
-    if canaries is not None:
-        federation = canaries.population(federation)
-    engine, work, theta = start(module, federation, plan, rule, speed, loss)
-    if canaries is not None:
-        engine, rule = canaries.join(engine, work, rule, kept[0].round if kept else 0)
-    ledger = _ledger(folder, terms, kept, resume)
-    try:
-        rounds = kind_of_round(terms)(terms, rule, engine, work, ledger)
-        model = kept[0] if kept else rounds.start(theta.copy())
-        history = folder.start_metrics(model.round)
-        model = rounds.pass_over(model)
-        stopped, aborted = None, 0
-        while model.round < plan.rounds:
-            started = time.perf_counter()
+def build_rule(terms: Terms, model: nn.Module) -> Rule:
+    """The rule of the plan's method; refused before data is touched if no proof covers what it asks."""
+    sizes = tuple(p.numel() for p in model.parameters() if p.requires_grad)
+    rule = terms.plan.method_spec.build(RuleContext(terms.plan, sizes, terms.units, terms.multiplier or None))
+    certified.check_rule(terms, rule)
+    return rule
+
+
+class _Training:
+    """One call of `train`."""
+
+    def __init__(self, setup: Setup, folder: RunFolder, resume: bool, extra: Sequence[Callback]) -> None:
+        self.folder, self.resume, self.plan = folder, resume, setup.terms.plan
+        self.kept: Checkpoint | None = checkpoint.load(folder.checkpoint) if resume else None
+        self.federation = setup.federation
+        binding.bind(folder.checkpoint, setup.federation, resume=self.kept is not None)
+        self.callbacks = [*_canaries(setup, folder), Evaluation(), Checkpoints(), KeptModels(), MetricLines(), *extra]
+        done = 0 if self.kept is None else self.kept.state.round
+        for callback in self.callbacks:
+            setup = callback.on_setup(setup, done)
+        self.setup = setup
+
+    def run(self, start: StartEngine) -> Result:
+        setup, plan = self.setup, self.plan
+        started = start(setup)
+        for callback in self.callbacks:
+            started = callback.on_engine(started)
+        ledger: Ledger | None = None
+        try:
+            ledger = self._ledger(setup.terms)
+            context = Context(setup.terms, setup.rule, started.engine, started.work, ledger, setup.draws)
+            rounds = setup.terms.scheme.rounds(context)
+            state = self.kept.state if self.kept else rounds.start(started.theta.copy())
+            run = Run(setup.terms, self.folder, setup.options, started, rounds, state, started.theta)
+            run.history = self.folder.start_metrics(state.round)
+            self._loop(run)
+            for callback in self.callbacks:
+                callback.on_end(run)
+            simulated = started.engine.simulated
+            terms = rounds.close(run.state)
+            share = rounds.share(run.state)
+            notes = self.federation.notes
+            statement = build_statement(terms, run.state, run.stopped, share, ledger.lost, simulated, notes)
+        finally:
+            self.folder.close()
+            if ledger is not None:
+                ledger.close()
+            started.engine.close()
+        accuracy = run.row.get("accuracy")
+        return _finish(setup.model, terms, self.folder, run, statement, accuracy, plan)
+
+    def _loop(self, run: Run) -> None:
+        """Round after round, until the plan, the budget or a callback ends it."""
+        rounds, aborted = run.rounds, 0
+        run.state = rounds.pass_over(run.state)
+        while run.state.round < run.plan.rounds and run.stopped is None:
+            began = time.perf_counter()
             try:
-                model, facts = _finite(plan, *rounds.run(model))
+                run.state, metrics = _finite(run.plan, rounds.run(run.state))
             except BudgetRefused as refusal:
-                stopped = str(refusal)
-                break
+                run.stop(str(refusal))
+                return
             except Aborted:
                 aborted += 1  # in a row
-                if aborted >= speed.patience:
+                if aborted >= run.options.patience:
                     raise
-                model = rounds.pass_over(model)
+                run.state = rounds.pass_over(run.state)
                 continue
             aborted = 0
-            row = _metrics(model, facts, terms, engine, speed, time.perf_counter() - started)
-            if speed.checkpoints(model.round, plan.rounds):
-                _checkpoint(folder, model, ledger, canaries)
-            if speed.keeps(model.round):
-                checkpoint.keep(folder.models, model)
-            row["spent"] = rounds.share(model)
-            row["seconds"] = time.perf_counter() - started
-            folder.add_metrics(row)
-            history.append(row)
-            if on_round is not None:
-                on_round(_progress(row, terms))
-        engine.theta[:] = model.theta
-        accuracy = _last_accuracy(history, model.round, engine)
-        _checkpoint(folder, model, ledger, canaries)
-        if canaries is not None:
-            canaries.finish(theta, model.theta)
-        simulated = getattr(engine, "simulated", True)
-        terms = rounds.close(model)
-        statement = state(terms, model, stopped, rounds.share(model), ledger.lost, simulated)
-    finally:
-        folder.close()
-        ledger.close()
-        engine.close()
-    return _finish(module, terms, folder, model, statement, accuracy, history)
+            run.row = metrics_row(run.state, metrics) | {"spent": rounds.share(run.state)}
+            run.row["seconds"] = time.perf_counter() - began
+            for callback in self.callbacks:
+                callback.on_round(run)
+
+    def _ledger(self, terms: Terms) -> Ledger:
+        digest = binding.plan_digest(self.plan)
+        path = self.folder.ledger
+        if self.resume and path.exists():
+            return Ledger.open(path, digest, head=self.kept.facts["ledger"] if self.kept else None)
+        if self.kept is not None:
+            raise BadInput(
+                f"{self.folder.path} holds a checkpoint of round {self.kept.state.round} and no ledger.jsonl, so what was "
+                "spent is not known; restore the ledger, or start a new run."
+            )
+        return Ledger.create(path, digest, terms.budget_filter(), terms.about(), terms.client_budgets())
 
 
-def _finite(plan: Plan, model: TrainState, facts: RoundMetrics) -> tuple[TrainState, RoundMetrics]:
+def _canaries(setup: Setup, folder: RunFolder) -> list[Callback]:
+    """The canaries that the plan asks for."""
+    if not setup.terms.plan.canaries:
+        return []
+    from sordino.audit.inserting import CanaryCallback
+
+    return [CanaryCallback(setup, folder.path)]
+
+
+def _finite(plan: Plan, result: RoundResult) -> RoundResult:
     """Weights that overflowed stay so: going on would spend the budget on nothing. The last sound model is in the checkpoint."""
-    if not np.isfinite(model.theta).all():
+    if not np.isfinite(result.state.theta).all():
         raise SordinoError(
-            f"round {model.round} left weights that are not finite: training has diverged; lower lr ({plan.lr:g}), "
+            f"round {result.state.round} left weights that are not finite: training has diverged; lower lr ({plan.lr:g}), "
             f"server_lr ({plan.server_lr:g}) or bound, and start again."
         )
-    return model, facts
-
-
-def kind_of_round(terms: Terms) -> type[Round]:
-    """The kind of round that the method runs."""
-    if not terms.plan.method_spec.closed_loop:
-        return Round
-    from sordino.schemes.fedmap.published_round import FedMapPublishedRound
-    from sordino.schemes.fedmap.rounds import FedMapRound
-    from sordino.schemes.fedmap.secagg_round import FedMapSecAggRound
-
-    if terms.plan.published:
-        return FedMapPublishedRound
-    return FedMapSecAggRound if terms.plan.sealed else FedMapRound
-
-
-def _canaries(terms: Terms, dimension: int, folder: RunFolder, federation: Federation) -> Any:
-    """The canaries that the plan asks for, or None."""
-    if not terms.plan.canaries:
-        return None
-    from sordino.audit.inserting import Inserted
-
-    return Inserted(terms, dimension, folder.path, federation)
-
-
-def _checkpoint(folder: RunFolder, model: TrainState, ledger: Ledger, canaries: Any) -> None:
-    """What was kept of the canaries goes first: whichever checkpoint survives a crash finds its match."""
-    if canaries is not None:
-        canaries.save(model.round)
-    checkpoint.save(folder.checkpoint, model, {"ledger": ledger.head})
-    if canaries is not None:
-        canaries.tidy(model.round)
-
-
-def _ledger(folder: RunFolder, terms: Terms, kept: Any, resume: bool) -> Ledger:
-    plan = terms.plan
-    digest = _binding(plan)
-    if resume and folder.ledger.exists():
-        return Ledger.open(folder.ledger, digest, head=kept[1]["ledger"] if kept else None)
-    about = {"unit": str(plan.unit), "relation": str(terms.relation), "observer": str(plan.observer)}
-    return Ledger.create(folder.ledger, digest, _filter(terms), about, getattr(terms, "spending", None))
-
-
-def _binding(plan: Plan) -> str:
-    """What a ledger is bound to: the plan, and the content of a file that it names. A round that is run again is the same."""
-    if plan.metanet is None:
-        return plan.digest()
-    return hashlib.sha256(plan.digest().encode() + Path(plan.metanet).read_bytes()).hexdigest()
-
-
-def _filter(terms: Terms) -> Filter:
-    """Everything that is released is settled before round one, so any accountant may prove it; the filter counts it off."""
-    if not terms.proven:
-        return NoBudget("the run is not private")
-    if terms.plan.method_spec.closed_loop:
-        return NoBudget("each client keeps a budget of its own")
-    spent = terms.spent
-    return ScheduleFilter(terms.slots, spent.epsilon, terms.plan.delta, terms.relation, spent.accountant)
-
-
-def _metrics(
-    model: TrainState, facts: RoundMetrics, terms: Terms, engine: Any, speed: EngineOptions, seconds: float
-) -> dict[str, Any]:
-    row: dict[str, Any] = {"round": model.round, **{k: v for k, v in dataclasses.asdict(facts).items() if k != "extra"}}
-    row |= facts.extra
-    if speed.evaluates(model.round, terms.plan.rounds):
-        engine.theta[:] = model.theta
-        scored = engine.evaluate()
-        if scored is not None:
-            row["accuracy"], row["loss"] = scored
-    return row
-
-
-def _progress(row: dict[str, Any], terms: Terms) -> Progress:
-    return Progress(
-        round=row["round"],
-        rounds=terms.plan.rounds,
-        accuracy=row.get("accuracy"),
-        bound=row["bound"],
-        spent=row["spent"],
-        epsilon=terms.spent.epsilon,
-        seconds=row["seconds"],
-    )
-
-
-def _last_accuracy(history: list[dict[str, Any]], round: int, engine: Any) -> float | None:
-    if history and history[-1]["round"] == round and "accuracy" in history[-1]:
-        return history[-1]["accuracy"]
-    scored = engine.evaluate()
-    return None if scored is None else scored[0]
+    return result
 
 
 def _finish(
     module: nn.Module,
     terms: Terms,
     folder: RunFolder,
-    model: TrainState,
+    run: Run,
     statement: Statement,
-    accuracy: Any,
-    history: list,
+    accuracy: float | None,
+    plan: Plan,
 ) -> Result:
-    import json
-
     from sordino.gradients.flat import Flat
-
-    Flat(module).load(model.theta)
-    checkpoint.save_weights(module, folder.path / "model.safetensors")
-    folder.write("statement.txt", statement.text() + "\n")
-    folder.write("statement.json", json.dumps(statement.to_json(), indent=2) + "\n")
-    stopped = statement.stopped or None
-    result = Result(module, terms.plan, terms, statement, folder.path, statement.rounds, stopped, accuracy, history)
-    _report(result)
-    return result
-
-
-def _report(result: Result) -> None:
     from sordino.report.run import write_report
 
+    folder.write("statement.txt", statement.text() + "\n")
+    folder.write("statement.json", json.dumps(statement.to_json(), indent=2) + "\n")
+    Flat(module).load(run.state.theta)
+    checkpoint.save_weights(module, folder.path / "model.safetensors")
+    stopped = statement.stopped or None
+    result = Result(module, plan, terms, statement, folder.path, statement.rounds, stopped, accuracy, run.history)
     write_report(result.folder)
+    return result
 
 
 def _check_output(model: nn.Module, federation: Federation) -> None:

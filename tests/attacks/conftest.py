@@ -16,7 +16,9 @@ def heart(tmp_path_factory) -> tuple[Path, Federation]:
     from sordino import train
 
     out, federation = tmp_path_factory.mktemp("runs") / "open", population()
-    train(make(0), federation, plan(), out=out, speed=EngineOptions("in-process", checkpoint_every=1000, keep_models=2))
+    train(
+        make(0), federation, plan(), out=out, options=EngineOptions("in-process", checkpoint_every=1000, keep_models=2)
+    )
     return out, federation
 
 
@@ -26,7 +28,7 @@ def guarded(tmp_path_factory) -> Path:
     from sordino import train
 
     out = tmp_path_factory.mktemp("runs") / "private"
-    train(make(0), population(), private_plan(), out=out, speed=SPEED)
+    train(make(0), population(), private_plan(), out=out, options=SPEED)
     return out
 
 

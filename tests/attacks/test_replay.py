@@ -35,7 +35,7 @@ WAYS = {
 def test_an_honest_replay_is_the_run(way, tmp_path):
     federation, p = population(), WAYS[way]
     speed = EngineOptions("in-process", keep_models=1, checkpoint_every=100)
-    result = train(make(p.seed), federation, p, out=tmp_path / "run", speed=speed)
+    result = train(make(p.seed), federation, p, out=tmp_path / "run", options=speed)
     kept = checkpoint.kept(tmp_path / "run" / "models")
     assert sorted(kept) == list(range(1, p.rounds + 1))
     seen: dict[int, np.ndarray] = {}
@@ -132,7 +132,7 @@ def test_a_run_that_cannot_be_repeated_is_refused():
 
 def test_a_run_that_kept_no_models_is_replayed(tmp_path):
     p = plan(**SHORT)
-    result = train(make(0), population(), p, out=tmp_path / "run", speed=SPEED)
+    result = train(make(0), population(), p, out=tmp_path / "run", options=SPEED)
     sights = target(p, Flat(result.model).vector().numpy()).watch(2, deep=True)
     assert [s.round for s in sights] == [2, 4]
     assert (
@@ -202,7 +202,7 @@ def test_the_server_looks_at_moves_within_a_round():
 
 def test_a_rule_that_reads_the_calibrated_noise_is_replayed_alike(tmp_path):
     p = plan(**SHORT, method="quantile", variant="certified", epsilon=20.0)
-    result = train(make(0), population(), p, out=tmp_path / "run", speed=SPEED)
+    result = train(make(0), population(), p, out=tmp_path / "run", options=SPEED)
     final = replay(make, population(), p, set(), lambda *_: None, workers=1)
     assert np.array_equal(final, Flat(result.model).vector().numpy())
 
@@ -218,7 +218,7 @@ def test_closed_loops_are_watched_from_outside_only(tmp_path):
         model="own",
         observer="server",
     )
-    result = train(make(0), population(), p, out=tmp_path / "run", speed=SPEED)
+    result = train(make(0), population(), p, out=tmp_path / "run", options=SPEED)
     one = target(p, Flat(result.model).vector().numpy())
     assert [s.round for s in one.watch(3, deep=False)] == [1, 2, 3]
     with pytest.raises(BadInput, match="method fedmap; attack what it released"):

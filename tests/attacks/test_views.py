@@ -32,7 +32,7 @@ def short_lessons(monkeypatch):
 
 def ran(tmp_path, p: Plan, keep: int = 0):
     speed = EngineOptions("in-process", checkpoint_every=1000, evaluate_every=1000, keep_models=keep) if keep else SPEED
-    train(make(p.seed), population(), p, out=tmp_path / "run", speed=speed)
+    train(make(p.seed), population(), p, out=tmp_path / "run", options=speed)
     return tmp_path / "run"
 
 
@@ -132,7 +132,7 @@ def test_labels_that_hardly_occur_and_few_records_are_still_attacked(tmp_path):
     labels = (np.arange(90) == 0).astype(np.int64)
     parts = list(zip(np.array_split(x, CLIENTS), np.array_split(labels, CLIENTS)))
     few = Federation.from_arrays(parts, test=(test, np.zeros(100, np.int64)), classes=4, name="by-heart")
-    train(make(0), few, plan(**SHORT), out=tmp_path / "run", speed=SPEED)
+    train(make(0), few, plan(**SHORT), out=tmp_path / "run", options=SPEED)
     names = ["rf", "gb", "dt", "basic", "cs", "white-box", "ml-leaks", "shadow-lr", "quantile", "lira", "rmia"]
     table = attack_run(tmp_path / "run", names, ALONE, make=make, federation=few)
     assert not table["refused"] and {line["non_members"] for line in table["results"]} == {25}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sordino.audit.canaries import Canaries, enough, rate_of
+from sordino.audit.canaries import Canaries, enough
 from sordino.errors import BadInput
 from sordino.federation import sampling
+from sordino.federation.sizes import PublicSizes
 from sordino.plan import Plan
 from sordino.privacy.bounds import L1, Automatic, Bound, Coordinates, Flat, Grouped
-from sordino.schemes.terms import Public, settle
+from sordino.schemes import settle
 
 
 def plan(**settings):
@@ -79,8 +80,8 @@ def test_more_canaries_than_coordinates_are_refused():
 
 
 def taken(p, rounds=None):
-    terms = settle(p, Public(p.clients, 20))
-    rate = rate_of(p, terms.record_rate(terms.public.examples))
+    terms = settle(p, PublicSizes(p.clients, 20))
+    rate = terms.scheme.release_rate(terms)
     canaries = Canaries(p.canaries, 1000, secret=2)
     return np.array([canaries.cohort(p, t, rate) for t in range(1, (rounds or p.rounds) + 1)]), rate, terms
 
@@ -106,7 +107,7 @@ def test_where_it_shows_who_takes_part_no_canary_does_oftener_than_the_proof_all
     there, rate, terms = taken(p)
     assert rate == 1.0
     assert there.sum(0).max() <= terms.exposures
-    busiest = np.bincount(np.concatenate([sampling.draw(p, t) for t in range(1, 31)]), minlength=12)
+    busiest = np.bincount(np.concatenate([sampling.public_cohort(p, t) for t in range(1, 31)]), minlength=12)
     assert (there.sum(0)[:12] == busiest).all()
 
 
@@ -120,5 +121,8 @@ def test_pooled_canaries_are_drawn_at_the_rate_of_records():
 def test_real_units_are_drawn_as_if_there_were_no_canaries():
     for settings in ({"sampling": "poisson"}, {"sampling": "fixed"}):
         for t in range(1, 20):
-            with_them, without = sampling.draw(plan(**settings), t), sampling.draw(plan(canaries=0, **settings), t)
+            with_them, without = (
+                sampling.public_cohort(plan(**settings), t),
+                sampling.public_cohort(plan(canaries=0, **settings), t),
+            )
             assert with_them.tolist() == without.tolist()

@@ -37,10 +37,10 @@ def plan(**settings):
     return Plan(**(base | settings))
 
 
-def run(out, zero=True, speed=HERE, **settings):
+def run(out, zero=True, options=HERE, **settings):
     p = plan(**settings)
     torch.manual_seed(0)
-    return train(torch.nn.Linear(WIDTH, 4, bias=False), population(p.clients, zero), p, out=out, speed=speed)
+    return train(torch.nn.Linear(WIDTH, 4, bias=False), population(p.clients, zero), p, out=out, options=options)
 
 
 def kept(out):
@@ -174,9 +174,11 @@ def test_a_resumed_run_has_the_same_canaries_and_the_same_scores(tmp_path):
     p, federation = plan(rounds=5), population(zero=False)
     torch.manual_seed(0)
     with pytest.raises(Cut):
-        train(torch.nn.Linear(WIDTH, 4, bias=False), federation, p, out=tmp_path / "cut", speed=HERE, on_round=cut)
+        train(torch.nn.Linear(WIDTH, 4, bias=False), federation, p, out=tmp_path / "cut", options=HERE, on_round=cut)
     torch.manual_seed(0)
-    resumed = train(torch.nn.Linear(WIDTH, 4, bias=False), federation, p, out=tmp_path / "cut", resume=True, speed=HERE)
+    resumed = train(
+        torch.nn.Linear(WIDTH, 4, bias=False), federation, p, out=tmp_path / "cut", resume=True, options=HERE
+    )
     assert torch.equal(whole.model.weight, resumed.model.weight)
     assert kept(tmp_path / "whole")[0] == kept(tmp_path / "cut")[0]
     assert len(list((tmp_path / "cut" / "checkpoint").glob("canaries-*"))) == 1
@@ -184,7 +186,7 @@ def test_a_resumed_run_has_the_same_canaries_and_the_same_scores(tmp_path):
 
 def test_workers_give_the_same_scores(tmp_path):
     for name, speed in (("one", HERE), ("two", EngineOptions(engine="workers", workers=2))):
-        run(tmp_path / name, zero=False, speed=speed, unit="example", observer="secagg-server", method="adact")
+        run(tmp_path / name, zero=False, options=speed, unit="example", observer="secagg-server", method="adact")
     assert kept(tmp_path / "one")[0] == kept(tmp_path / "two")[0]
 
 

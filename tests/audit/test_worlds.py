@@ -10,7 +10,6 @@ pytest.importorskip("torch")
 from sordino.audit.cases import BASE, Case, certified, private_methods  # noqa: E402
 from sordino.audit.scripted import JUST_WITHIN, Script  # noqa: E402
 from sordino.audit.statistics import NAMES, statistics  # noqa: E402
-from sordino.audit.worlds import exposed  # noqa: E402
 from sordino.errors import BadInput  # noqa: E402
 
 PLAIN = [
@@ -48,14 +47,10 @@ def test_likelihood_ratios_have_the_mean_and_the_spread_of_the_proof():
     assert scores.std(1) == pytest.approx([mu, mu], rel=0.12)
 
 
-def test_under_add_remove_a_missing_client_is_not_drawn_and_under_zero_out_it_adds_its_noise():
-    added, zeroed = Case().stage(), Case({"observer": "secagg-server", "sampling": "fixed"}).stage()
-    for stage, items in ((added, 1), (zeroed, 2)):
-        stage.present = False
-        with stage._population():
-            from sordino.federation import sampling
-
-            assert len(sampling.draw(stage.plan, 1)) == items
+def test_a_missing_client_takes_part_and_adds_its_noise():
+    stage = Case({"observer": "secagg-server", "sampling": "fixed"}).stage()
+    stage.play(False, 0)
+    assert stage.terms.relation == "zero-out" and len(stage.work.site.draws.cohort(1)) == 2
 
 
 def test_a_replaced_unit_is_its_opposite_with_the_other_answer():
@@ -88,7 +83,7 @@ def test_every_method_is_checked_in_every_unit_towards_every_observer():
 
 def test_every_statistic_has_a_name():
     stage = Case({"observer": "server", "sampling": "fixed"}).stage()
-    assert len(statistics(stage.play(True, 0), exposed(stage.plan), True)) == len(NAMES)
+    assert len(statistics(stage.play(True, 0), stage.rate, True)) == len(NAMES)
 
 
 def test_a_relation_that_the_observer_sees_through_is_refused():

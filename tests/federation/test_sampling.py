@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sordino.federation.sampling import draw, participations
+from sordino.federation.sampling import participations
+from sordino.federation.sampling import public_cohort as draw
 from sordino.plan import Plan
 
 
@@ -48,5 +49,5 @@ def test_a_million_clients_are_drawn_from_at_once():
 def test_participations_count_the_most_seen_client():
     p = plan(clients=20, cohort=5, rounds=30, sampling="fixed")
     seen = np.bincount(np.concatenate([draw(p, t) for t in range(1, 31)]), minlength=20)
-    assert participations(p) == seen.max()
-    assert participations(plan(clients=20, cohort=20, sampling="none", rounds=30)) == 30
+    assert participations(p, p.rounds) == seen.max()
+    assert participations(plan(clients=20, cohort=20, sampling="none", rounds=30), 30) == 30

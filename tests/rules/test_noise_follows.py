@@ -17,7 +17,7 @@ from sordino.privacy.bounds import Flat
 from sordino.privacy.randomness import SERVER, stream
 from sordino.privacy.release import Private
 from sordino.rules.base import NOTHING, RoundOutput
-from sordino.rules.query import Answer, is_raw, split
+from sordino.rules.query import Answer, answer_codes, is_raw, split
 
 D, Z, ROUNDS = 2000, 1.5, 6
 
@@ -39,6 +39,10 @@ class Leaping:
         return {"bound": seen.bound.size * (10.0 if seen.round % 2 else 0.1)}
 
 
+def contribution(v, bound, grid):
+    return Private(mechanisms.Sum(grid.encode(bound.clip(v)), grid), bound=bound)
+
+
 def one_round(rule, state, t, seed=0):
     """Two clients with nothing to say about D coordinates; what comes out is noise alone."""
     source = stream(seed, t, SERVER, "noise")
@@ -49,18 +53,20 @@ def one_round(rule, state, t, seed=0):
     def ask(query, std, bound):
         if query is None:
             return None
-        total = query.encode(np.array([1.0, 2.0]), bound)
+        norms, limit = np.array([1.0, 2.0]), Flat(1.0 if is_raw(query) else query.norm)
         if is_raw(query):
-            return Answer(total, 2)
-        told, event = mechanisms.release_query(Private(total), query.norm, std, source)
+            return Answer(query.encode(norms, bound), 2)
+        grid = mechanisms.FixedPoint.for_bound(limit, 2)
+        total = Private(mechanisms.Sum(answer_codes(query, norms, bound, grid), grid), bound=limit)
+        told, event = mechanisms.gaussian(total, limit, std / query.norm, source)
         events.append(event.noise_multiplier)
         return Answer(told.value, 2, std)
 
     asked = ask(pre_clip, std_pre, rule.bound(state, None).size)
     bound = rule.bound(state, asked)
     grid = mechanisms.FixedPoint.for_bound(bound, 2)
-    still = [mechanisms.contribution(np.zeros(D), bound, grid) for _ in range(2)]
-    total = mechanisms.add(still, mechanisms.nothing(D, bound, grid))
+    still = [contribution(np.zeros(D), bound, grid) for _ in range(2)]
+    total = mechanisms.add(still[1:], still[0])
     noisy, event = mechanisms.gaussian(total, bound, z_sum, source)
     assert bound.honest == hasattr(event, "noise_multiplier")  # a bound that does not match its noise proves nothing
     events.append(event.noise_multiplier if bound.honest else math.nan)
@@ -93,7 +99,7 @@ def test_the_next_bound_cannot_noise_this_sum():
     rule = Leaping()
     now = rule.bound(rule.init(), None)
     following = rule.bound(rule.observe(rule.init(), RoundOutput(1, now, None, np.zeros(1), 0.0)), None)
-    total = mechanisms.contribution(np.ones(3), now, mechanisms.FixedPoint.for_bound(now, 1))
+    total = contribution(np.ones(3), now, mechanisms.FixedPoint.for_bound(now, 1))
     with pytest.raises(NotPrivate, match="use the bound that clipped it"):
         mechanisms.gaussian(total, following, Z, stream(0, 1, SERVER, "noise"))
 

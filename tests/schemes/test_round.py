@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from sordino import EngineOptions, Federation, Plan, train
-from sordino.federation.sampling import draw
+from sordino.federation.sampling import public_cohort as draw
 from sordino.privacy.randomness import stream
 
 HERE = EngineOptions(engine="in-process")
@@ -52,7 +52,7 @@ def vector(model):
 
 
 def test_training_equals_the_obvious_version(federation, linear, tmp_path):
-    ours = train(linear(), federation, plan(), out=tmp_path / "run", speed=HERE).model
+    ours = train(linear(), federation, plan(), out=tmp_path / "run", options=HERE).model
     theirs = obvious_dp_fedavg(linear(), federation, plan())
     np.testing.assert_allclose(vector(ours), vector(theirs), atol=2e-6)
 
@@ -69,7 +69,7 @@ def test_two_clients_by_hand(tmp_path):
     torch.nn.init.zeros_(model.weight)
     tiny = 1e-9
     p = plan(clients=2, cohort=2, sampling="none", bound=0.5, multiplier=tiny, lr=1.0, rounds=1, batch_size=1)
-    result = train(model, federation, p, out=tmp_path / "run", speed=HERE)
+    result = train(model, federation, p, out=tmp_path / "run", options=HERE)
     np.testing.assert_allclose(vector(result.model), [0.2767767, -0.2767767], atol=1e-6)
 
 
@@ -81,7 +81,7 @@ def test_the_noise_is_as_large_as_the_bound_that_clipped_says(federation, linear
     model = torch.nn.Linear(400, 8, bias=False)
     start = vector(model).copy()
     p = plan(clients=4, cohort=4, sampling="none", bound=0.7, multiplier=1.5, rounds=1)
-    moved = vector(train(model, big, p, out=tmp_path / "run", speed=HERE).model) - start  # x = 0: no gradient at all
+    moved = vector(train(model, big, p, out=tmp_path / "run", options=HERE).model) - start  # x = 0: no gradient at all
     expected = 1.5 * 0.7 / 4
     assert kstest(moved / expected, "norm").pvalue > 1e-3
     assert kstest(moved / (expected * 2 / 3), "norm").pvalue < 1e-6
@@ -94,7 +94,7 @@ def test_where_the_noise_is_drawn_decides_how_much_reaches_the_sum(observer, sur
     model = torch.nn.Linear(400, 8, bias=False)
     start = vector(model).copy()
     p = plan(clients=4, cohort=4, sampling="none", bound=0.7, multiplier=1.5, rounds=1, observer=observer)
-    moved = vector(train(model, big, p, out=tmp_path / "run", speed=HERE).model) - start
+    moved = vector(train(model, big, p, out=tmp_path / "run", options=HERE).model) - start
     assert np.std(moved) == pytest.approx(surplus * 1.5 * 0.7 / 4, rel=0.05)
 
 
@@ -102,7 +102,7 @@ def test_an_empty_cohort_still_releases_noise(federation, linear, tmp_path):
     p = plan(cohort=1, rounds=12)
     empty = [t for t in range(1, 13) if len(draw(p, t)) == 0]
     assert empty, "the seed should give an empty cohort among these rounds"
-    result = train(linear(), federation, p, out=tmp_path / "run", speed=HERE)
+    result = train(linear(), federation, p, out=tmp_path / "run", options=HERE)
     for t in empty:
         assert result.metrics[t - 1]["moved"] > 0
         assert result.metrics[t - 1]["cohort"] is None  # the size of a secret cohort is not told
@@ -115,20 +115,20 @@ def test_an_update_that_is_not_a_number_counts_as_zero(linear, tmp_path):
     federation = Federation.from_arrays([(np.ones((3, 5), np.float32), [0, 1, 2])] * 2, classes=3)
     p = plan(clients=2, cohort=2, sampling="none", rounds=1, multiplier=1e-9)
     start = vector(linear())
-    result = train(linear(), federation, p, out=tmp_path / "run", speed=HERE, loss=broken)
+    result = train(linear(), federation, p, out=tmp_path / "run", options=HERE, loss=broken)
     np.testing.assert_allclose(vector(result.model), start, atol=1e-6)
 
 
 def test_public_weights_are_capped(tmp_path, federation, linear):
     p = plan(weights="size", weight_cap=25, rounds=1)
-    train(linear(), federation, p, out=tmp_path / "run", speed=HERE)
+    train(linear(), federation, p, out=tmp_path / "run", options=HERE)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
 def test_server_optimisers_learn(optimizer, federation, linear, tmp_path):
     lr = 0.1 if optimizer == "adam" else 1.0
     p = plan(server_optimizer=optimizer, server_lr=lr, multiplier=0.01, rounds=15, bound=1.0)
-    assert train(linear(), federation, p, out=tmp_path / "run", speed=HERE).accuracy > 0.8
+    assert train(linear(), federation, p, out=tmp_path / "run", options=HERE).accuracy > 0.8
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])

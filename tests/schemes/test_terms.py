@@ -7,14 +7,15 @@ import pytest
 
 from sordino.errors import BadInput, BudgetRefused
 from sordino.federation import sampling
-from sordino.federation.sampling import draw
+from sordino.federation.sampling import public_cohort as draw
+from sordino.federation.sizes import PublicSizes
 from sordino.plan import Plan
 from sordino.privacy import accounting, events
 from sordino.privacy.vocabulary import Relation
-from sordino.schemes.terms import Public, settle
+from sordino.schemes import settle
 
-TEN = Public(10, np.full(10, 100))
-HUNDRED = Public(100, np.full(100, 60))
+TEN = PublicSizes(10, np.full(10, 100))
+HUNDRED = PublicSizes(100, np.full(100, 60))
 
 
 def terms(public=HUNDRED, **settings):
@@ -25,7 +26,7 @@ def terms(public=HUNDRED, **settings):
 def test_client_unit_towards_the_public_is_amplified_by_secret_coins():
     t = terms(unit="client", observer="public", cohort=10)
     assert t.total == events.repeated(events.poisson(0.1, events.gaussian(2.0)), 20)
-    assert t.relation is Relation.ADD_REMOVE
+    assert t.relation is Relation.ZERO_OUT  # how many clients there are is public: the rate follows from it
 
 
 def test_fixed_size_cohorts_are_replace_one():
@@ -59,7 +60,7 @@ def test_the_client_that_is_charged_most_is_reported():
     sizes = np.array([20, 50, 400])
     t = settle(
         Plan(clients=3, method="dp-fedavg", observer="server", batch_size=10, rounds=3, multiplier=1.0),
-        Public(3, sizes),
+        PublicSizes(3, sizes),
     )
     each = []
     for n in sizes:
@@ -112,6 +113,6 @@ def test_fedavg_has_no_epsilon():
 
 def test_who_takes_part_is_worked_out_once_while_noise_is_calibrated(monkeypatch):
     drawn = []
-    monkeypatch.setattr(sampling, "draw", lambda plan, round: drawn.append(round) or draw(plan, round))
+    monkeypatch.setattr(sampling, "public_cohort", lambda plan, round: drawn.append(round) or draw(plan, round))
     terms(unit="client", observer="server", cohort=10, multiplier=None, epsilon=4.0)
     assert drawn == list(range(1, 21))

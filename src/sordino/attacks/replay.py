@@ -23,13 +23,13 @@ from sordino.attacks.shadows import Make, Say, quiet
 from sordino.errors import BadInput
 from sordino.federation.population import Federation
 from sordino.plan import Plan
-from sordino.privacy.vocabulary import Observer
+from sordino.schemes.client import own_weight
 from sordino.schemes.request import CONTRIBUTE, Request
 
 if TYPE_CHECKING:
-    from sordino.engines.base import Aggregate
+    from sordino.schemes.aggregate import Aggregate
 
-RoundOutput = Callable[[int, np.ndarray, np.ndarray], None]  # round, weights that it began with, of the released model
+Watcher = Callable[[int, np.ndarray, np.ndarray], None]  # round, weights that it began with, of the released model
 Sent = Callable[[int, np.ndarray, int, np.ndarray], None]  # round, weights that it began with, client, of its own model
 Climb = Callable[[np.ndarray], np.ndarray]  # weights -> gradient of the loss on the attacked records
 
@@ -56,7 +56,7 @@ class Uncharged:
 
 def server_sees_messages(plan: Plan) -> bool:
     """Whether there are messages of single clients to be seen: not where sums are secure or pooled."""
-    return plan.observer != Observer.SECAGG_SERVER and not (plan.pooled and plan.private)
+    return plan.scheme.messages_visible
 
 
 def honest(
@@ -70,11 +70,13 @@ def honest(
 
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    speed = EngineOptions("auto", workers, evaluate_every=plan.rounds, checkpoint_every=plan.rounds, keep_models=every)
+    options = EngineOptions(
+        "auto", workers, evaluate_every=plan.rounds, checkpoint_every=plan.rounds, keep_models=every
+    )
     seen = lambda progress: say("replay", progress.round, progress.rounds)  # noqa: E731
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as scratch:
         out = Path(scratch) / "run"
-        result = train(make(plan.seed), federation, plan, out=out, speed=speed, on_round=seen)
+        result = train(make(plan.seed), federation, plan, out=out, options=options, on_round=seen)
         return checkpoint.kept(out / "models"), Flat(result.model).vector().numpy()
 
 
@@ -83,7 +85,7 @@ def replay(
     federation: Federation,
     plan: Plan,
     watch: Collection[int],
-    seen: RoundOutput,
+    seen: Watcher,
     sent: Sent | None = None,
     tamper: Tamper | None = None,
     workers: int = 0,
@@ -93,24 +95,25 @@ def replay(
 
     Canaries are left out: nobody attacks them here.
     """
-    from sordino.engines import EngineOptions, start_engine
-    from sordino.methods import RuleContext
-    from sordino.schemes.base import Round
-    from sordino.schemes.terms import Public, settle
+    from sordino.engines import EngineOptions, Setup, start_engine
+    from sordino.federation.sampling import Draws
+    from sordino.federation.sizes import PublicSizes
+    from sordino.schemes import settle
+    from sordino.schemes.round import Context
+    from sordino.training import build_rule
 
-    if plan.method_spec.closed_loop:
+    if plan.method_spec.scheme is not None:
         raise BadInput(f"no attacker can be put into a replay of method {plan.method}; attack what it released.")
     plan = plan.replace(canaries=0)
-    terms = settle(plan, Public.of(federation))
+    terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     module = make(plan.seed)
-    sizes = tuple(p.numel() for p in module.parameters() if p.requires_grad)
-    rule = plan.method_spec.build(RuleContext(plan, sizes, terms.units, terms.multiplier or None))
-    speed = EngineOptions("in-process") if sent is not None else EngineOptions("auto", workers)
-    engine, work, theta = start_engine(module, federation, plan, rule, speed, None)
+    rule, draws = build_rule(terms, module), Draws(plan)
+    options = EngineOptions("in-process") if sent is not None else EngineOptions("auto", workers)
+    engine, work, theta = start_engine(Setup(module, federation, terms, rule, draws, options))
     tapped: Any = engine if sent is None else Tap(engine, work, set(watch), sent)
     ledger: Any = Uncharged()
     try:
-        rounds = Round(terms, rule, tapped, work, ledger)
+        rounds = terms.scheme.rounds(Context(terms, rule, tapped, work, ledger, draws))
         model = rounds.start(theta.copy())
         move = 0.0
         while model.round < terms.rounds:
@@ -154,26 +157,25 @@ class Tap:
             return self.engine.run(request, items)
         import torch
 
-        from sordino.engines.base import gathered
         from sordino.engines.inprocess import one_thread
+        from sordino.schemes.aggregate import aggregate
 
-        start, answers = self.theta.copy(), []
+        start, replies = self.theta.copy(), []
         codes = np.zeros(start.size, np.int64)
         with one_thread(), torch.random.fork_rng(devices=[]):
             for i, item in enumerate(items):
                 message = np.zeros(start.size, np.int64)
-                answers.append((i, self.work.give(request, item, message)))
+                replies.append((i, self.work.contribute(request, item, message)))
                 codes += message
                 self.sent(request.round, start, int(item), self._local(start, request, item, message))
-        return gathered(request, codes, answers, self.work.shares(items))
+        return aggregate(request, codes, replies)
 
     def _local(self, start: np.ndarray, request: Request, client: int, message: np.ndarray) -> np.ndarray:
         """The model that the message tells of: the client's weight is public and divided out."""
         moved = request.grid.decode(message)
         if request.bound is not None:
             moved = request.bound.decode(moved)
-        share = getattr(self.work, "share", None)
-        weight = 1.0 if share is None else share(self.work.site.federation.size(client))
+        weight = own_weight(self.work.plan, self.work.site.federation.size(client))
         return (start + moved / weight).astype(np.float32)
 
     def evaluate(self) -> Any:

@@ -27,6 +27,7 @@ from sordino.attacks.target import Target
 from sordino.errors import BadInput, in_short, whole
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Observer, Relation, Unit, Variant
+from sordino.schemes.pooled import Pooled
 
 if TYPE_CHECKING:
     from sordino.federation.population import Federation
@@ -115,7 +116,8 @@ def _open(folder: Path, make: Make | None, federation: Federation | None, settin
     from sordino.federation.folder import RunFolder
     from sordino.gradients.flat import Flat
 
-    run, plan = RunFolder.reopen(folder)
+    run = RunFolder.reopen(folder)
+    plan = Plan.load(run.plan)
     weights, said = folder / "model.safetensors", folder / "statement.json"
     if not weights.exists() or not said.exists():
         raise BadInput(f"the run in {folder} has not ended; finish it with sordino train --resume {folder}.")
@@ -275,7 +277,7 @@ def _train_control(target: Target, where: Path, settings: Settings, say: Say) ->
     speed = EngineOptions("auto", settings.workers, keep_models=max(1, plan.rounds // 20), checkpoint_every=plan.rounds)
     model = target.make(plan.seed)
     seen = lambda progress: say("control", progress.round, progress.rounds)  # noqa: E731
-    train(model, target.cast.federation, plan, out=where, speed=speed, on_round=seen)
+    train(model, target.cast.federation, plan, out=where, options=speed, on_round=seen)
 
 
 def control_plan(plan: Plan, examples: int) -> Plan:
@@ -289,7 +291,7 @@ def control_plan(plan: Plan, examples: int) -> Plan:
         "observer": Observer.PUBLIC, "relation": None, "epsilon": None, "multiplier": None, "weights": "size",
         "weight_cap": None, "canaries": 0, "secure": False,
     }  # fmt: skip
-    if not plan.pooled:
+    if not isinstance(plan.scheme, Pooled):
         return plan.replace(**bare)
     rate = 1.0 if plan.sampling == "none" else min(1.0, plan.batch_size / examples)
     own = {"optimizer": "adam", "lr": 1e-3, "batch_size": 32, "local_epochs": 1, "sampling": "none", "cohort": None}

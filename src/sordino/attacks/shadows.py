@@ -246,7 +246,7 @@ def _train(job: Job, file: Path, make: Make, plan: Plan, scratch: Path) -> None:
 
     speed = EngineOptions("in-process", evaluate_every=plan.rounds, checkpoint_every=plan.rounds)
     own = plan.replace(seed=job.seed, canaries=0)
-    result = train(make(job.seed), job.build(), own, out=scratch / job.name, speed=speed)
+    result = train(make(job.seed), job.build(), own, out=scratch / job.name, options=speed)
     made = scratch / job.name / file.name
     save_theta(made, Flat(result.model).vector().numpy())
     os.replace(made, file)  # whole or not at all: a process may be ended while it writes

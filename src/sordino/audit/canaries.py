@@ -26,7 +26,7 @@ from sordino.federation import sampling
 from sordino.plan import Plan
 from sordino.privacy.bounds import Bound, Coordinates, Grouped
 from sordino.privacy.randomness import SERVER, stream
-from sordino.privacy.vocabulary import Observer, Sampling, Unit
+from sordino.privacy.vocabulary import Sampling, Unit
 
 FAR = 1e6  # in bounds: every group of a grouped bound is clipped too
 
@@ -123,8 +123,8 @@ class Canaries:
         size at a rate that is no larger. Where the observer sees who takes part, each does when a certain real client
         does: no oftener than the busiest, for whom the proof accounts.
         """
-        if seen(plan):
-            there = np.isin(np.arange(plan.clients), sampling.draw(plan, round))
+        if plan.scheme.cohort_seen:
+            there = np.isin(np.arange(plan.clients), sampling.public_cohort(plan, round))
             return there[np.arange(self.count) % plan.clients]
         if rate == 1:
             return np.ones(self.count, bool)
@@ -135,21 +135,9 @@ class Canaries:
         return coins.random(self.count) < rate
 
 
-def seen(plan: Plan) -> bool:
-    """Whether the observer sees who takes part, so that nothing is gained from sampling clients."""
-    return plan.unit == Unit.CLIENT and plan.observer != Observer.PUBLIC or plan.local
-
-
-def rate_of(plan: Plan, record_rate: float) -> float:
-    """The probability with which a canary takes part in a release, as far as the observer knows."""
-    if plan.unit == Unit.EXAMPLE:
-        return record_rate
-    return 1.0 if seen(plan) or plan.sampling == Sampling.NONE else sampling.rate(plan)
-
-
 def enough(plan: Plan) -> None:
     """Refuse a number of canaries of which none would ever be drawn."""
-    fixed = plan.unit == Unit.CLIENT and plan.sampling == Sampling.FIXED and not seen(plan)
+    fixed = plan.unit == Unit.CLIENT and plan.sampling == Sampling.FIXED and not plan.scheme.cohort_seen
     if fixed and plan.canaries * plan.cohort_size < plan.clients:
         raise BadInput(
             f"{plan.canaries} canaries drawn at a rate of {plan.cohort_size}/{plan.clients} make less than one in a round; "

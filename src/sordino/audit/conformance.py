@@ -12,10 +12,8 @@ Every row plays two neighbouring worlds many times (`worlds`), lets an attack be
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,7 +22,8 @@ import numpy as np
 from sordino.audit import thresholds
 from sordino.audit.cases import PUBLISHED, Case, certified, private_methods
 from sordino.audit.statistics import NAMES, statistics
-from sordino.errors import NotPrivate, whole
+from sordino.errors import BadInput, NotPrivate, whole
+from sordino.machine import cores
 
 CONFIDENCE = 0.95
 # Runs of each world per row.
@@ -67,10 +66,9 @@ class Task:
 
     def __call__(self) -> Row:
         started = time.perf_counter()
-        with _planted(self.bug):
-            stage = self.case.stage()
-            without, with_it = play(stage, self.case.statistics, self.runs, self.seed)
-            spent, claimed = stage.terms.spent, stage.terms.claimed
+        stage = self.case.stage()
+        without, with_it = play(stage, self.case.statistics, self.runs, self.seed)
+        spent, claimed = stage.terms.spent, stage.terms.claimed
         outcome = thresholds.split(without, with_it, spent.delta, self.confidence, gdp=spent.accountant == "gdp")
         lower = outcome.epsilon
         if self.kind == "published":
@@ -95,9 +93,7 @@ class Task:
 
 def play(stage: Any, kept: Sequence[int], runs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Statistics [runs, statistics] of the world without the target, and of the one with it."""
-    from sordino.audit.worlds import exposed
-
-    rate, laplace = exposed(stage.plan), stage.plan.mechanism == "laplace"
+    rate, laplace = stage.rate, stage.plan.mechanism == "laplace"
     # Seeds are 32 bits of the row's and a number for each run of either world: no two runs share their noise.
     worlds = []
     for present in (False, True):
@@ -216,17 +212,12 @@ def _bug(index: int) -> Any:
     return MUTATIONS[index]
 
 
-def _planted(bug: int | None) -> Any:
-    return nullcontext() if bug is None else _bug(bug).planted()
-
-
 def _refused(bug: int) -> bool:
     """Whether the library's own checks stop the bug, when they are left in place."""
-    with _bug(bug).planted(armed=True):
-        try:
-            _bug(bug).case.stage().play(True, 0)
-        except NotPrivate:
-            return True
+    try:
+        _bug(bug).armed.stage().play(True, 0)
+    except (NotPrivate, BadInput):
+        return True
     return False
 
 
@@ -234,7 +225,7 @@ def _each(todo: Sequence[Callable[[], Any]], workers: int) -> Iterator[Any]:
     """Work on the tasks in as many processes as asked for (0: one per core); results in order."""
     from sordino.engines.inprocess import one_thread
 
-    count = min(workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, len(todo))
+    count = min(workers or cores(), len(todo))
     with one_thread():
         if count <= 1:
             yield from (task() for task in todo)

@@ -28,29 +28,70 @@ from sordino.audit import watching
 from sordino.audit.canaries import Canaries
 from sordino.audit.records import KINDS, Records
 from sordino.audit.rule_observer import RuleObserver
-from sordino.engines.base import Aggregate, Engine
+from sordino.callbacks import Callback, Run
+from sordino.engines import Setup, Started
 from sordino.errors import BadInput
 from sordino.privacy import events, mechanisms
 from sordino.privacy.bounds import Bound
 from sordino.privacy.randomness import SERVER, stream
 from sordino.privacy.release import Private
-from sordino.privacy.vocabulary import Noise, Relation, Unit
+from sordino.privacy.vocabulary import Noise, Relation
 from sordino.rules.base import RoundOutput, Rule, State
-from sordino.schemes.client import ClientUpdate
-from sordino.schemes.request import CONTRIBUTE, Request
+from sordino.schemes.aggregate import Aggregate, Engine
+from sordino.schemes.client import Client, ClientUpdate
+from sordino.schemes.local import Local, LocalSteps
+from sordino.schemes.request import CONTRIBUTE, Reply, Request
 from sordino.schemes.terms import Terms
 
 if TYPE_CHECKING:
     from sordino.federation.population import Federation
+    from sordino.plan import Plan
+
+
+class CanaryCallback(Callback):
+    """Puts the plan's canaries into a run, and keeps what an audit needs."""
+
+    def __init__(self, setup: Setup, folder: Path) -> None:
+        dimension = sum(p.numel() for p in setup.model.parameters() if p.requires_grad)
+        self.inserted = Inserted(setup.terms, dimension, folder, setup.federation)
+        self._rule: Rule | None = None
+
+    def on_setup(self, setup: Setup, resumed: int) -> Setup:
+        if resumed:
+            self.inserted.watch.load(resumed)
+        self._rule = setup.rule
+        rule = setup.rule if isinstance(setup.terms.scheme, Local) else _Watching(setup.rule, self.inserted)
+        return dataclasses.replace(setup, federation=self.inserted.population(setup.federation), rule=rule)
+
+    def on_engine(self, started: Started) -> Started:
+        work = started.work
+        if not started.engine.simulated:
+            raise BadInput("canaries are put into runs on this machine, not across data holders; use canaries 0.")
+        assert self._rule is not None
+        self.inserted.work = work
+        return started._replace(engine=_CanaryEngine(started.engine, self.inserted, work, self._rule))
+
+    def on_round(self, run: Run) -> None:
+        """Before the checkpoint of this round: whichever checkpoint survives a crash finds its match."""
+        if run.checkpoint_due:
+            self.inserted.watch.save(run.state.round)
+
+    def on_end(self, run: Run) -> None:
+        self.inserted.watch.save(run.state.round)
+        if run.checkpoint_due:  # it has been made: no other will be asked for
+            self.inserted.watch.tidy(run.state.round)
+        self.inserted.finish(run.first, run.state.theta)
 
 
 class Inserted:
     """The canaries of one run, from before its first round to after its last."""
 
+    work: Any = None  # what clients do, once the engine has started
+
     def __init__(self, terms: Terms, dimension: int, folder: Path, federation: Federation) -> None:
         plan = terms.plan
         who.enough(plan)
-        if getattr(plan.method_spec, "closed_loop", False):
+        if plan.method_spec.scheme is not None:
             raise BadInput(
                 f"method {plan.method} chooses its noise as it goes, which no canary is made for; use canaries 0."
             )
@@ -62,25 +103,19 @@ class Inserted:
         self.records: Records | None = None
         if plan.canary in KINDS:
             self.records = Records.make(self.canaries, plan.canary, federation)
-        rate = who.rate_of(plan, terms.record_rate(terms.public.examples) if plan.pooled else 1.0)
-        if plan.local:
-            rate = terms.record_rate(terms._worst(terms.multiplier_of(1)))
+        rate = terms.scheme.release_rate(terms)
         self.watch = watching.Watch(self.canaries, rate, terms.relation == Relation.REPLACE_ONE, folder)
         if kept is None:
             self._write({})
 
+    @property
+    def noisy_messages(self) -> bool:
+        """Whether each canary is seen in a message of its own."""
+        return self.terms.scheme.noise == Noise.LOCAL
+
     def population(self, federation: Federation) -> Federation:
         """The population with canary records behind the real ones, if that is the kind."""
         return federation if self.records is None else self.records.behind(federation)
-
-    def join(self, engine: Engine, work: Any, rule: Rule, round: int) -> tuple[Any, Any]:
-        """The engine and the rule to run the rounds with; `round` of them are done."""
-        if not hasattr(work, "site"):
-            raise BadInput("canaries are put into runs on this machine, not across data holders; use canaries 0.")
-        if round:
-            self.watch.load(round)
-        self._work = work
-        return _CanaryEngine(engine, self, work, rule), rule if self.plan.local else _Watching(rule, self)
 
     def sign(self, canary: int) -> int:
         """1: contributes; 0: gives nothing; -1: is replaced by its opposite."""
@@ -88,21 +123,15 @@ class Inserted:
             return 1
         return -1 if self.watch.opposite else 0
 
-    def save(self, round: int) -> None:
-        self.watch.save(round)
-
-    def tidy(self, round: int) -> None:
-        self.watch.tidy(round)
-
     def finish(self, start: np.ndarray, end: np.ndarray) -> None:
         """Keep what an audit needs."""
         watch = self.watch
         scores: dict[str, Any] = {}
         if self.records is not None:
-            scores["final-model"] = self.records.scores(self._work.site, start, end).tolist()
+            scores["final-model"] = self.records.scores(self.work.site, start, end).tolist()
         else:
             scores["all-rounds"] = watch.ratio.tolist()
-            if not self.canaries.turning and not self.plan.local and self.plan.noise != Noise.LOCAL:
+            if not self.canaries.turning and not self.noisy_messages:
                 scores["final-model"] = watch.cosines(end.astype(np.float64) - start).tolist()
         whole = self.records is None and not watch.opposite and not self.canaries.single and watch.even
         cosines = watch.cosines(watch.matched).tolist() if whole else None
@@ -118,7 +147,7 @@ class Inserted:
             "coins": canaries.coins.astype(int).tolist(),
             "relation": str(terms.relation),
             "event": events.to_json(terms.total) if terms.proven else None,
-            "noisy_messages": self.plan.local or (self.plan.unit == Unit.CLIENT and self.plan.noise == Noise.LOCAL),
+            "noisy_messages": self.noisy_messages,
         }
         watching.write(self.folder, content | found)
 
@@ -133,9 +162,9 @@ class _Watching(RuleObserver):
 
     def note(self, state: State, seen: RoundOutput) -> None:
         plan, watch = self.inserted.plan, self.inserted.watch
-        if plan.noise != Noise.LOCAL:
+        if not self.inserted.noisy_messages:
             visible = None
-            if who.seen(plan):
+            if plan.scheme.cohort_seen:
                 visible = self.inserted.canaries.cohort(plan, seen.round, watch.rate)
             total = watching.in_sum_space(seen.mean, seen.bound) * self.denominator
             watch.note(seen.round, total, seen.bound, np.asarray(seen.noise) * self.denominator, visible)
@@ -146,35 +175,44 @@ class _CanaryEngine:
 
     def __init__(self, engine: Engine, inserted: Inserted, work: Any, rule: Rule) -> None:
         self.engine, self.inserted, self.work = engine, inserted, work
-        self.theta = engine.theta
-        self.clients = _CanaryClients(inserted.canaries, work) if inserted.plan.unit == Unit.CLIENT else None
-        self.steps: Any = None
-        if inserted.plan.local:
+        self.theta, self.simulated = engine.theta, engine.simulated
+        self.clients_keep_state = engine.clients_keep_state
+        scheme = inserted.terms.scheme
+        self.clients = _CanaryClients(inserted, work) if isinstance(scheme, Client) else None
+        self.steps = None
+        if isinstance(scheme, Local):
             from sordino.audit.steps import CanarySteps
 
+            assert isinstance(work, LocalSteps)
             self.steps = CanarySteps(inserted, work, rule)
 
     def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
-        harvest = self.engine.run(request, items)
+        gathered = self.engine.run(request, items)
         if request.phase != CONTRIBUTE:
-            return harvest
+            return gathered
         plan, canaries = self.inserted.plan, self.inserted.canaries
         if self.steps is not None:
             self.steps.run(request)
-            return harvest
+            return gathered
         there = canaries.cohort(plan, request.round, self.inserted.watch.rate)
-        if plan.noise == Noise.LOCAL and self.clients is not None:
+        if self.inserted.noisy_messages:
             self._messages(request, np.flatnonzero(there))
-            return harvest
+            return gathered
         codes = np.zeros(self.theta.size, np.int64)
-        quiet = dataclasses.replace(request, query=None, multiplier=None, query_std=None)
+        quiet = dataclasses.replace(request, query=None, query_grid=None, multiplier=None, query_multiplier=None)
         if self.inserted.records is not None:
-            self.inserted.records.give(self.work, quiet, np.flatnonzero(there & canaries.coins), codes)
+            self.inserted.records.contribute(self.work, quiet, np.flatnonzero(there & canaries.coins), codes)
         else:
             self._directions(quiet, there, codes)
         part = Private(mechanisms.Sum(codes, request.grid), bound=request.bound)
-        assert isinstance(harvest.total, Private)
-        return dataclasses.replace(harvest, total=mechanisms.add([part], harvest.total))
+        assert isinstance(gathered.total, Private)
+        return dataclasses.replace(gathered, total=mechanisms.add([part], gathered.total))
+
+    def evaluate(self) -> tuple[float, float] | None:
+        return self.engine.evaluate()
+
+    def close(self) -> None:
+        self.engine.close()
 
     def _directions(self, request: Request, there: np.ndarray, codes: np.ndarray) -> None:
         canaries, bound = self.inserted.canaries, request.bound
@@ -192,7 +230,8 @@ class _CanaryEngine:
         """Each canary's own message, with its noise in full, as a server sees it."""
         assert self.clients is not None and request.bound is not None and request.multiplier is not None
         canaries, watch = self.inserted.canaries, self.inserted.watch
-        value, alone = np.zeros(self.theta.size), dataclasses.replace(request, query=None, query_std=None)
+        value = np.zeros(self.theta.size)
+        alone = dataclasses.replace(request, query=None, query_grid=None, query_multiplier=None)
         for k in there:
             codes = np.zeros(self.theta.size, np.int64)
             self.clients.message(alone, int(k), self.inserted.sign(int(k)), request.bound, codes)
@@ -200,29 +239,26 @@ class _CanaryEngine:
         visible = np.isin(np.arange(canaries.count), there)
         watch.note(request.round, value, request.bound, request.bound.std(request.multiplier), visible)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.engine, name)  # all else is the engine's own
-
 
 class _CanaryClients(ClientUpdate):
     """Clients whose update is a canary's direction; the rest of what they do is what clients do."""
 
-    def __init__(self, canaries: Canaries, work: Any) -> None:
-        super().__init__(work.site, work.theta)
-        self.canaries, self.sign = canaries, 0
+    def __init__(self, inserted: Inserted, work: Any) -> None:
+        super().__init__(work.site, work.theta, inserted.terms)
+        self.canaries, self.sign = inserted.canaries, 0
         self.bound: Bound | None = None
 
-    def message(self, request: Request, canary: int, sign: int, bound: Bound, out: np.ndarray) -> None:
+    def message(self, request: Request, canary: int, sign: int, bound: Bound, out: np.ndarray) -> Reply:
         """Numbered after the real clients, whose noise must not be theirs."""
         self.sign, self.bound = sign, bound
-        self.give(request, self.plan.clients + canary, out)
+        return self.contribute(request, self.plan.clients + canary, out)
 
     def update(self, round: int, item: int) -> np.ndarray:
         assert self.bound is not None
         return self.sign * self.canaries.update(item - self.plan.clients, self.bound, round)
 
 
-def _secret(plan: Any) -> int:
+def _secret(plan: Plan) -> int:
     """Drawn from the plan's seed, so that a run can be repeated; from the system where noise is."""
     if plan.secure:
         return int.from_bytes(os.urandom(8), "little") >> 1

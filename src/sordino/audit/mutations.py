@@ -1,37 +1,56 @@
 """Bugs to be caught: each a small change to one place of the library, of a kind that public code has had.
 
-A mutation is planted while a case is settled and played, and taken out again. It names the case in which it does most
-harm. Where the library's own checks would stop the run, `disarmed` takes them away too, so that the audit has to find
-the leak.
+A bug is planted through the doors that the library offers to everybody: a method of one's own, with a rule, a scheme, a
+round or clients' work that derive from the real ones and get one thing wrong (`broken`). Nothing of the library is
+changed while it runs. Where the library's own checks stop the bug, `unchecked` makes a round without them, so that the
+audit has to find the leak; `armed` is the same with the checks in place.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from sordino import plan as plans
+from sordino.audit.broken import (
+    Bare,
+    EmptyUnnoised,
+    EveryoneDraws,
+    ForgottenShare,
+    LateBound,
+    OnlyGroups,
+    PerTensor,
+    Rebound,
+    RestartedNoise,
+    SameForAll,
+    SameNoise,
+    SumOnly,
+    TooManySurvivors,
+    Uncapped,
+    Unchecked,
+    Unclipped,
+    UnclippedAnswers,
+    UpsideDown,
+    ViaL2,
+    WholeBits,
+    weaker,
+)
 from sordino.audit.cases import Case
-from sordino.audit.scripted import JUST_WITHIN, TENSORS, Script
-from sordino.federation import sampling
-from sordino.privacy import bounds, mechanisms
-from sordino.privacy.release import Released, _open
-from sordino.rules import adact, query
-from sordino.rules.schedule import Scheduled
-from sordino.schemes import base as rounds
-from sordino.schemes import client as whole
-from sordino.schemes import local as dpsgd
-from sordino.schemes import pooled, terms
-
-# Modules that take names from a place of a patch must have done so before it is made, or they would keep it.
-TAKEN = (dpsgd, pooled)
-Patch = tuple[Any, str, Any]  # where, which name, what instead
+from sordino.audit.scripted import JUST_WITHIN, Script
+from sordino.federation.sizes import PublicSizes
+from sordino.methods import METHODS, Method, RuleContext
+from sordino.privacy import events
+from sordino.privacy.bounds import Bound, Flat, Grouped
+from sordino.rules import adact
+from sordino.rules.base import Rule
+from sordino.schemes.base import Exposure, Scheme
+from sordino.schemes.client import Client
+from sordino.schemes.local import Local
+from sordino.schemes.pooled import Pooled
 
 
 @dataclass(frozen=True)
@@ -39,215 +58,219 @@ class Mutation:
     """A bug, and the case that shows it."""
 
     name: str
-    patches: Callable[[], list[Patch]]
+    method: Method
     settings: Mapping[str, Any] = field(default_factory=dict)
     script: Script = Script()
     resumes: bool = False
     dimension: int = 16
-    disarmed: Callable[[], list[Patch]] = list  # the library's own checks that stand in the way
     effort: int = 1  # how many times the usual number of runs it takes
+    checked: Method | None = None  # the same bug with the library's own checks in place; None: it has them already
 
     @property
     def case(self) -> Case:
-        return Case(self.settings, self.script, self.resumes, self.dimension)
+        return self._case(self.method)
 
-    @contextmanager
-    def planted(self, armed: bool = False) -> Iterator[None]:
-        with ExitStack() as stack:
-            for patch in self.patches() + ([] if armed else self.disarmed()):
-                stack.enter_context(patched(*patch))
-            yield
+    @property
+    def armed(self) -> Case:
+        return self._case(self.checked or self.method)
 
-
-@contextmanager
-def patched(place: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(place, name)
-    setattr(place, name, value)
-    try:
-        yield
-    finally:
-        setattr(place, name, before)
+    def _case(self, method: Method) -> Case:
+        named = dataclasses.replace(method, name=f"{method.name} ({self.name})")
+        return Case({**self.settings, "method": named}, self.script, self.resumes, self.dimension)
 
 
-# ---- noise -----------------------------------------------------------------------------------------------------------
+# ---- ways to plant a bug ---------------------------------------------------------------------------------------------
 
 
-def _weaker(factor: float) -> list[Patch]:
-    spread = mechanisms._spread
-    return [(mechanisms, "_spread", lambda bound, z, length: factor * spread(bound, z, length))]
+def broken(base: str, scheme: type[Scheme], rule: Callable[..., Rule] | None = None) -> Method:
+    known = METHODS[base]
+    return dataclasses.replace(known, scheme=scheme, rule=rule or known.rule)
 
 
-@dataclass(frozen=True)
-class _Late(bounds.Flat):
-    """Clips to one bound and takes noise for the next."""
-
-    following: float = 1.0
-
-    def std(self, multiplier: float) -> float:
-        return multiplier * self.following
+def _client(**parts: Any) -> type[Scheme]:
+    return type("BrokenClient", (Client,), parts)
 
 
-def _next_bound() -> list[Patch]:
-    def late(rule: Any, state: Any, answer: Any) -> bounds.Bound:
-        return _Late(rule.at(state["round"]).size, rule.at(state["round"] + 1).size)
-
-    return [(Scheduled, "bound", late)]
+def _pooled(**parts: Any) -> type[Scheme]:
+    return type("BrokenPooled", (Pooled,), parts)
 
 
-def _same_every_round() -> list[Patch]:
-    source = rounds.source
-    return [(rounds, "source", lambda seed, t, *rest: source(seed, 0, *rest))]
+def _rebound(
+    base: str, change: Callable[[Bound], Bound], scheme: Callable[..., type[Scheme]] = _client
+) -> dict[str, Any]:
+    """Methods whose rule clips by a broken bound: without the check of bounds, and with it."""
+    made = METHODS[base].rule
+
+    def rule(context: RuleContext, **options: float) -> Rule:
+        return Rebound(made(context, **options), change)
+
+    # Options are the keywords of a rule; these have none of their own here.
+    rule.__signature__ = _signature(made)  # type: ignore[attr-defined]
+    return {
+        "method": broken(base, scheme(round_class=Unchecked), rule),
+        "checked": broken(base, scheme(), rule),
+    }
 
 
-def _same_for_all() -> list[Patch]:
-    source = whole.source
-    return [(whole, "source", lambda seed, t, client, *rest: source(seed, t, 0, *rest))]
+def _signature(made: Callable[..., Rule]) -> Any:
+    import inspect
+
+    return inspect.signature(made)
 
 
-def _restarted() -> list[Patch]:
-    """One generator for all rounds of a process, which begins anew when the run is resumed."""
-    source, start = rounds.source, rounds.Round.__init__
-    state: dict[str, Any] = {}
-
-    def begin(self: Any, *args: Any) -> None:
-        start(self, *args)
-        state["source"] = source(self.plan.seed, 0, -1, "noise", False)
-
-    return [(rounds.Round, "__init__", begin), (rounds, "source", lambda *key: state["source"])]
+# ---- schemes that say the wrong thing --------------------------------------------------------------------------------
 
 
-def _too_many_survivors() -> list[Patch]:
-    share = whole.noise_share
-    return [(whole, "noise_share", lambda bound, z, h, source, length: share(bound, z, 4 * h, source, length))]
+class SumAccounted(Client):
+    """The event of the sum, where that of the round is due."""
+
+    def exposure(self, multipliers: Any, sizes: PublicSizes) -> Exposure:
+        true, share = super().exposure(multipliers, sizes), self.plan.options["share"]
+        return lambda z: true(z / math.sqrt(1 - share))
 
 
-def _no_noise_for_nobody() -> list[Patch]:
-    release = rounds.Round._release
+class RealisedCohort(Client):
+    """The number of clients that came as denominator."""
 
-    def lazy(self: Any, harvest: Any, bound: Any, z: float, t: int) -> Any:
-        noisy = release(self, harvest, bound, z, t)
-        return noisy if len(sampling.draw(self.plan, t)) else Released(np.zeros_like(noisy.value), "nobody came")
-
-    return [(rounds.Round, "_release", lazy)]
+    def denominator(self, sizes: PublicSizes, cohort: np.ndarray) -> float:
+        return max(1, len(cohort))
 
 
-# ---- clipping --------------------------------------------------------------------------------------------------------
+class StepsUncharged(Local):
+    """One step of a round is charged, whatever the number of steps."""
+
+    def client_round(self, z: float, examples: int) -> events.Event:
+        q = self.rate(examples)
+        return events.gaussian(z) if q == 1 else events.poisson(q, events.gaussian(z))
 
 
-def _per_tensor() -> list[Patch]:
-    clip = bounds.Flat.clip
-    return [(bounds.Flat, "clip", lambda self, v: np.concatenate([clip(self, part) for part in np.split(v, TENSORS)]))]
+class HalfTheRate(Pooled):
+    """Records are drawn at twice the rate that is charged."""
+
+    def exposure(self, multipliers: Any, sizes: PublicSizes) -> Exposure:
+        q = self.rate(sizes) / 2
+        return lambda z: events.poisson(q, events.gaussian(z))
 
 
-def _group_by_group() -> list[Patch]:
-    return [(bounds.Grouped, "std", lambda self, z: np.repeat(z * np.array(self.bounds), self.sizes))]
+class AmplifiedInSight(Client):
+    """Amplification is claimed towards a server that sees who takes part."""
+
+    def exposure(self, multipliers: Any, sizes: PublicSizes) -> Exposure:
+        rate = self.plan.cohort_size / self.plan.clients
+        return lambda z: events.poisson(rate, events.gaussian(z))
 
 
-def _raw_norm() -> list[Patch]:
-    method = plans.method
-    return [(plans, "method", lambda name: dataclasses.replace(method(name), rule=adact.published))]
-
-
-# ---- queries and accounts --------------------------------------------------------------------------------------------
-
-
-def _without_query_noise() -> list[Patch]:
-    release = mechanisms.release_query
-
-    def bare(total: Any, *rest: Any) -> Any:
-        return Released(_open(total), "forgotten"), release(total, *rest)[1]
-
-    return [(mechanisms, "release_query", bare)]
-
-
-def _uncharged() -> list[Patch]:
-    split = rounds.split
-    return [(rounds, "split", lambda z, *queries: (z, split(z, *queries)[1]))]
-
-
-def _charged_for_the_sum_only() -> list[Patch]:
-    slot = terms.Terms._slot
-    return [(terms.Terms, "_slot", lambda self, z: slot(self, z / math.sqrt(1 - self.plan.options["share"])))]
-
-
-def _unchecked() -> list[Patch]:
-    return [(rounds.Round, "_check_released", lambda self, t: None)]
-
-
-BITS = {"method": "quantile", "options": {"share": 0.9}}
+BITS = {"options": {"share": 0.9}}
 
 MUTATIONS = (
-    Mutation("noise scaled by 2/3", lambda: _weaker(2 / 3)),
-    Mutation("noise for the next round's bound", _next_bound, {"method": "dp-fedamvc"}),
+    Mutation("noise scaled by 2/3", broken("dp-fedavg", _client(round_class=weaker(2 / 3)))),
+    Mutation("noise for the next round's bound", **_rebound("dp-fedamvc", LateBound.of)),
     Mutation(
         "noise on the mean over all clients, not the cohort",
-        lambda: _weaker(0.25),
+        broken("dp-fedavg", _client(round_class=weaker(0.25))),
         {"sampling": "poisson", "clients": 4, "cohort": 1},
     ),
-    Mutation("clipping per tensor, noise for one", _per_tensor),
-    Mutation("noise of each group for its own bound", _group_by_group, {"method": "dp-fedggc"}),
-    Mutation("no clipping", lambda: [(bounds.Flat, "clip", lambda self, v: np.asarray(v, float))]),
+    Mutation("clipping per tensor, noise for one", **_rebound("dp-fedavg", lambda b: PerTensor(_flat(b)))),
+    Mutation("noise of each group for its own bound", **_rebound("dp-fedggc", lambda b: OnlyGroups(*_groups(b)))),
+    Mutation("no clipping", **_rebound("dp-fedavg", lambda b: Unclipped(_flat(b)))),
     Mutation(
         "clip factor upside down",
-        lambda: [(bounds, "_flat_factors", lambda norms, bound: np.maximum(1.0, np.asarray(norms, float) / bound))],
-        {"unit": "example"},
-        Script(length=30.0),
+        settings={"unit": "example"},
+        script=Script(length=30.0),
+        **_rebound("dp-fedavg", lambda b: UpsideDown(_flat(b)), _pooled),
     ),
-    Mutation("bits without noise", _without_query_noise, BITS),
+    Mutation("bits without noise", broken("quantile", _client(round_class=Bare)), BITS),
     Mutation(
         "bits of 0 and 1, accounted as centred",
-        lambda: [(query.CentredBit, "encode", lambda self, n, b: np.array([np.sum(np.asarray(n) <= b)], float))],
+        broken("quantile", _client(work_class=WholeBits)),
         BITS,
         Script(length=JUST_WITHIN),
     ),
+    Mutation("bounded value without its cap", broken("dp-fedagnc", _client(work_class=Uncapped))),
     Mutation(
-        "bounded value without its cap",
-        lambda: [
-            (query.BoundedValue, "encode", lambda self, n, b: np.array([np.sum(np.asarray(n, float) / (self.cap * b))]))
-        ],
-        {"method": "dp-fedagnc"},
+        "answers not clipped to the norm that they declare", broken("dp-fedagnc", _client(work_class=UnclippedAnswers))
     ),
     Mutation(
         "histogram not charged",
-        _uncharged,
-        {"method": "adact", "options": {"share": 0.97, "opening": 0.97}},
-        disarmed=_unchecked,
+        broken("adact", type("SumOnlyUnchecked", (Client,), {"round_class": type("_", (SumOnly, Unchecked), {})})),
+        {"options": {"share": 0.97, "opening": 0.97}},
         effort=3,  # at worst it costs a factor of sqrt(2)
+        checked=broken("adact", _client(round_class=SumOnly)),
     ),
     Mutation(
         "multiplier of the sum accounted, not of the round",
-        _charged_for_the_sum_only,
-        {"method": "quantile", "options": {"share": 0.75}},
+        broken("quantile", SumAccounted),
+        {"options": {"share": 0.75}},
     ),
-    Mutation("the same noise every round", _same_every_round),
-    Mutation("the same noise from every client", _same_for_all, {"observer": "server", "sampling": "fixed"}),
-    Mutation("the same noise again after a resume", _restarted, resumes=True),
+    Mutation("the same noise every round", broken("dp-fedavg", _client(round_class=SameNoise))),
+    Mutation(
+        "the same noise from every client",
+        broken("dp-fedavg", _client(work_class=SameForAll)),
+        {"observer": "server", "sampling": "fixed"},
+    ),
+    Mutation(
+        "the same noise again after a resume", broken("dp-fedavg", _client(round_class=RestartedNoise)), resumes=True
+    ),
     Mutation(
         "shares of the noise for too many survivors",
-        _too_many_survivors,
+        broken("dp-fedavg", _client(work_class=TooManySurvivors)),
+        {"observer": "secagg-server", "sampling": "fixed"},
+    ),
+    Mutation(
+        "a share of the noise that was forgotten and claimed",
+        broken("dp-fedavg", _client(work_class=ForgottenShare)),
         {"observer": "secagg-server", "sampling": "fixed"},
     ),
     Mutation(
         "the realised cohort as denominator",
-        lambda: [(terms.Terms, "denominator", lambda self, cohort: max(1, len(cohort)))],
+        broken("dp-fedavg", RealisedCohort),
+        {"sampling": "poisson", "clients": 2, "cohort": 1},
     ),
-    Mutation("no noise for an empty cohort", _no_noise_for_nobody, {"clients": 1, "sampling": "poisson", "cohort": 1}),
+    Mutation(
+        "no noise for an empty cohort",
+        broken("dp-fedavg", _client(round_class=EmptyUnnoised)),
+        {"sampling": "poisson", "clients": 2, "cohort": 1},
+    ),
     Mutation(
         "local steps not charged",
-        lambda: [(terms, "local_steps", lambda plan, examples: 1)],
+        broken("dp-fedavg", StepsUncharged),
         {"unit": "example", "observer": "server", "clients": 1, "rounds": 1, "local_epochs": 4},
     ),
     Mutation(
         "everyone takes part, accounted as sampled",
-        lambda: [(sampling, "draw", lambda plan, t: np.arange(plan.clients))],
+        broken("dp-fedavg", _client(round_class=EveryoneDraws)),
         {"sampling": "poisson", "clients": 4, "cohort": 1},
     ),
-    Mutation("the raw norm as bound", _raw_norm, {"method": "adact"}),
+    Mutation(
+        "records drawn at twice the rate that is charged",
+        broken("dp-fedavg", HalfTheRate),
+        {"unit": "example", "sampling": "poisson", "batch_size": 2},
+    ),
+    Mutation(
+        "amplification towards a server that sees the cohort",
+        broken("dp-fedavg", AmplifiedInSight),
+        {"observer": "secagg-server", "sampling": "fixed", "clients": 2},
+    ),
+    Mutation(
+        "the raw norm as bound",
+        broken("adact", _client(round_class=Unchecked), adact.published),
+        checked=broken("adact", _client(), adact.published),
+    ),
     Mutation(
         "Laplace noise after L2 clipping",
-        lambda: [(bounds.L1, "clip", lambda self, v: bounds.Flat(self.bound).clip(v))],
-        {"mechanism": "laplace", "epsilon": 3.0, "delta": 0.01, "rounds": 1},
+        settings={"mechanism": "laplace", "epsilon": 3.0, "delta": 0.01, "rounds": 1},
         dimension=64,
         effort=3,  # its epsilon is large where delta is small, and that takes many runs to see
+        **_rebound("dp-fedavg", lambda b: ViaL2(b.size)),
     ),
 )
+
+
+def _flat(bound: Bound) -> float:
+    assert isinstance(bound, Flat)
+    return bound.bound
+
+
+def _groups(bound: Bound) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    assert isinstance(bound, Grouped)
+    return bound.sizes, bound.bounds

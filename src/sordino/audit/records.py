@@ -16,12 +16,14 @@ import numpy as np
 from sordino.audit.canaries import Canaries
 from sordino.errors import BadInput
 from sordino.privacy.randomness import SERVER, stream
+from sordino.schemes.base import RECORD_CANARIES
 from sordino.schemes.request import Request
 
 if TYPE_CHECKING:
     from sordino.federation.population import Federation
 
-KINDS = ("mislabelled", "random")
+KINDS = RECORD_CANARIES
+CANARY_CHUNK = 1 << 40  # a number that no chunk of real records has
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,14 @@ class Records:
     def behind(self, federation: Federation) -> Federation:
         return federation.followed_by(self.x, self.y)
 
-    def give(self, work: Any, request: Request, which: np.ndarray, out: np.ndarray) -> None:
+    def contribute(self, work: Any, request: Request, which: np.ndarray, out: np.ndarray) -> None:
         """The clipped gradients of these canaries, by the work that does the same for real records."""
         from sordino.engines.inprocess import one_thread
         from sordino.schemes.pooled import Chunk
 
         if len(which):
             with one_thread():
-                work.give(request, Chunk(self.first + which), out)
+                work.contribute(request, Chunk(self.first + which, CANARY_CHUNK), out)
 
     def scores(self, site: Any, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         """By how much each canary's loss fell."""

@@ -7,6 +7,7 @@ else that clients do, clipping, answering and adding noise, is inherited from th
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from sordino.plan import Plan
 from sordino.privacy.bounds import Bound
 from sordino.rules.query import Query, is_raw
 from sordino.schemes.client import ClientUpdate
-from sordino.schemes.request import Request
+from sordino.schemes.request import Reply, Request
 
 if TYPE_CHECKING:
     from sordino.audit.worlds import Stage
@@ -66,45 +67,56 @@ class SentMessage:
     answer_only: bool
 
 
-class Scripted(ClientUpdate):
-    """Clients whose updates are given; all else that clients do is the real thing."""
+def scripted(kind: type[ClientUpdate]) -> Callable[[Site, np.ndarray, Stage], ClientUpdate]:
+    """Clients whose updates are given; all else that clients do is what `kind` does."""
 
-    def __init__(self, site: Site, theta: np.ndarray, stage: Stage) -> None:
-        super().__init__(site, theta)
-        self.stage = stage
-        self.messages: list[SentMessage] = []
-        self._bound: Bound | None = None
+    class Scripted(kind):  # type: ignore[valid-type, misc]
+        def __init__(self, site: Site, theta: np.ndarray, stage: Stage) -> None:
+            super().__init__(site, theta, stage.terms)
+            self.stage = stage
+            self.messages: list[SentMessage] = []
+            self._bound: Bound | None = None
 
-    def update(self, round: int, item: int) -> np.ndarray:
-        if item == TARGET:
-            assert self._bound is not None
-            if self._mute(item):
-                return np.zeros(self.theta.size)
-            return self.stage.vector(round, self._bound, self.stage.present)
-        length = 0.0 if self.stage.script.quiet else 0.5 * self.plan.bound
-        return length * direction(self.theta.size, target=False)
+        def update(self, round: int, item: int) -> np.ndarray:
+            if item == TARGET:
+                assert self._bound is not None
+                if self._mute(item):
+                    return np.zeros(self.theta.size)
+                return self.stage.vector(round, self._bound, self.stage.present)
+            length = 0.0 if self.stage.script.quiet else 0.5 * self.plan.bound
+            return length * direction(self.theta.size, target=False)
 
-    def ask(self, request: Request, item: int) -> np.ndarray:
-        self._bound = request.bound
-        answer = super().ask(self._heard(request, item), item)
-        self.messages.append(SentMessage(item, np.zeros(0), answer, True))
-        return answer
+        def query(self, request: Request, item: int) -> Reply:
+            self._bound = request.bound
+            reply = super().query(self._heard(request, item), item)
+            self.messages.append(SentMessage(item, np.zeros(0), _told(request, reply), True))
+            return reply
 
-    def give(self, request: Request, item: int, out: np.ndarray) -> np.ndarray | None:
-        self._bound = request.bound
-        before = out.copy()
-        answer = super().give(self._heard(request, item), item, out)
-        self.messages.append(SentMessage(item, request.grid.decode(out - before), answer, False))
-        return answer
+        def contribute(self, request: Request, item: int, out: np.ndarray) -> Reply:
+            self._bound = request.bound
+            before = out.copy()
+            reply = super().contribute(self._heard(request, item), item, out)
+            sent = request.grid.decode(out - before)
+            self.messages.append(SentMessage(item, sent, _told(request, reply), False))
+            return reply
 
-    def _mute(self, item: int) -> bool:
-        """Under zero-out a missing client takes part and gives nothing but its share of the noise."""
-        return item == TARGET and not self.stage.present and not self.stage.replaces
+        def _mute(self, item: int) -> bool:
+            """Under zero-out a missing client takes part and gives nothing but its share of the noise."""
+            return item == TARGET and not self.stage.present and not self.stage.replaces
 
-    def _heard(self, request: Request, item: int) -> Request:
-        if request.query is None or is_raw(request.query) or not self._mute(item):
-            return request
-        return dataclasses.replace(request, query=Silent(request.query))
+        def _heard(self, request: Request, item: int) -> Request:
+            if request.query is None or is_raw(request.query) or not self._mute(item):
+                return request
+            return dataclasses.replace(request, query=Silent(request.query))
+
+    return Scripted
+
+
+def _told(request: Request, reply: Reply) -> np.ndarray | None:
+    """An answer as numbers."""
+    if reply.answer is None or request.query_grid is None:
+        return reply.answer
+    return request.query_grid.decode(reply.answer)
 
 
 class Silent:

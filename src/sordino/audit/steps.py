@@ -18,7 +18,6 @@ from sordino.federation import sampling
 from sordino.privacy.bounds import Bound
 from sordino.rules.base import RoundOutput, Rule, State
 from sordino.schemes.local import LocalSteps
-from sordino.schemes.pooled import record_rate
 from sordino.schemes.request import Request
 
 if TYPE_CHECKING:
@@ -28,26 +27,27 @@ if TYPE_CHECKING:
 class CanarySteps(LocalSteps):
     """The clients of canaries; see `LocalSteps` for what they do."""
 
-    def __init__(self, inserted: Inserted, work: Any, rule: Rule) -> None:
-        super().__init__(work.site, work.theta, _Watched(rule, self))
+    def __init__(self, inserted: Inserted, work: LocalSteps, rule: Rule) -> None:
+        super().__init__(work.site, work.theta, _Watched(rule, self), inserted.terms)
         self.inserted = inserted
-        self.size = inserted.terms._worst(inserted.terms.multiplier_of(1))
+        terms = inserted.terms
+        self.size = self.scheme.most_charged(terms.exposed_multipliers, terms.public)
         self.site = _Slots(work.site, self.size)  # type: ignore[assignment]
         self.per_example = _Directions(self)  # type: ignore[assignment]
         self.holder, self.round = 0, 0
 
     def run(self, request: Request) -> None:
         """The round of each such client whose turn it is: with a certain real one, so no oftener than the busiest."""
-        cohort = set(sampling.draw(self.plan, request.round).tolist())
+        cohort = set(sampling.public_cohort(self.plan, request.round).tolist())
         for holder in range(-(-self.inserted.canaries.count // self.size)):
             if holder % self.plan.clients in cohort:
                 self.holder, self.round = holder, request.round
-                self.give(request, self.plan.clients + holder, np.zeros(self.theta.size, np.int64))
+                self.contribute(request, self.plan.clients + holder, np.zeros(self.theta.size, np.int64))
 
     @property
     def units(self) -> float:
         """What a client of that size divides its sums by."""
-        return record_rate(self.plan.batch_size, self.size, self.plan.sampling) * self.size
+        return self.scheme.rate(self.size) * self.size
 
 
 class _Directions:
@@ -88,6 +88,7 @@ class _Slots:
 
     def __init__(self, site: Any, size: int) -> None:
         self.flat, self.losses, self.device, self.plan = site.flat, site.losses, site.device, site.plan
+        self.draws = site.draws
         self.federation = self
         self._size = size
 

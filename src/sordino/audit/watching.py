@@ -31,6 +31,7 @@ class Watch:
         self.ratio = np.zeros(canaries.count)
         self.matched = np.zeros(canaries.dimension)
         self.releases = 0
+        self._saved: int | None = None  # the round that was kept last
         self.even = True  # every direction was scaled as a whole
 
     def note(
@@ -65,11 +66,15 @@ class Watch:
         out = io.BytesIO()
         np.savez(out, ratio=self.ratio, matched=self.matched, releases=np.array(self.releases))
         _write(self._at(round), out.getvalue())
+        if self._saved is not None:  # what lies before the last checkpoint can go
+            self.tidy(round, self._saved)
+        self._saved = round
 
-    def tidy(self, round: int) -> None:
-        """After it: what belongs to earlier checkpoints can go."""
+    def tidy(self, *rounds: int) -> None:
+        """Keep what belongs to the checkpoints of these rounds."""
+        keep = {self._at(round) for round in rounds}
         for old in self.folder.glob("checkpoint/canaries-*.npz"):
-            if old != self._at(round):
+            if old not in keep:
                 old.unlink()
 
     def load(self, round: int) -> None:

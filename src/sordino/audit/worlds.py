@@ -8,35 +8,32 @@ without, and returns everything that the plan's observer sees, as releases.
 What is scripted is only what clients compute: in the client unit an update is a given vector, in the example unit the
 gradient of a record is the record itself (a linear model under a linear loss). Clipping, noise, queries, rules,
 sampling, denominators and events are the library's own. What a missing unit means follows the plan's relation: it is
-not there (add-remove), it is there and gives nothing but its share of the noise (zero-out), or it is its own opposite
-(replace-one).
+there and gives nothing but its share of the noise (zero-out), or it is its own opposite (replace-one).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from sordino.audit.rule_observer import RuleObserver
-from sordino.audit.scripted import TARGET, NoLedger, Parts, Script, Scripted, Without, linear_loss, tiny
+from sordino.audit.scripted import TARGET, NoLedger, Parts, Script, Without, linear_loss, scripted, tiny
 from sordino.clients.site import Site
-from sordino.engines import make_work
 from sordino.engines.inprocess import InProcess
-from sordino.federation import sampling
+from sordino.federation.sampling import Draws
+from sordino.federation.sizes import PublicSizes
 from sordino.methods import RuleContext
 from sordino.plan import Plan
 from sordino.privacy.bounds import Bound, Coordinates
-from sordino.privacy.vocabulary import Noise, Relation, Sampling, Unit
+from sordino.privacy.vocabulary import Noise, Relation, Unit
 from sordino.rules.base import RoundOutput, Rule, State
-from sordino.rules.query import Query, is_raw
-from sordino.schemes import base as rounds_of
-from sordino.schemes.terms import Public, settle
-from sordino.training import kind_of_round
+from sordino.rules.query import Query, is_raw, split
+from sordino.schemes import settle
+from sordino.schemes.client import Client
+from sordino.schemes.round import Context, Round
 
 
 @dataclass(frozen=True)
@@ -66,22 +63,21 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.federation = tiny(self.plan, self.script, self.dimension)
-        self.public = Public.of(self.federation)
+        self.public = PublicSizes.of(self.federation)
         self.terms = settle(self.plan, self.public)
         model = Parts(self.dimension)
         self.sizes = tuple(p.numel() for p in model.parameters())
-        setting = RuleContext(self.plan, self.sizes, self.terms.units, self.terms.multiplier)
-        self.rule = _Recorder(self.plan.method_spec.build(setting), self)
-        site = Site(model, self.federation, self.plan, linear_loss)
-        site.seed_layers = lambda *_: None  # type: ignore[method-assign] # no layer draws, and seeding takes long
+        context = RuleContext(self.plan, self.sizes, self.terms.units, self.terms.multiplier)
+        self.rule = _Recorder(self.plan.method_spec.build(context), self)
+        site = _QuietSite(model, self.federation, self.plan, linear_loss)
         theta = np.zeros(self.dimension, np.float32)
-        if self.plan.unit == Unit.CLIENT:
-            self.work: Any = Scripted(site, theta, self)
+        scheme = self.terms.scheme
+        if isinstance(scheme, Client):
+            self.work: Any = scripted(scheme.work_class)(site, theta, self)
         else:
-            self.work = make_work(site, theta, self.rule)
+            self.work = scheme.work(site, theta, self.rule, self.terms)
             self.work.per_example = Without(self.work.per_example, self)
-        self.engine = InProcess(self.work, None, theta)  # type: ignore[arg-type]
-        self.kind = kind_of_round(self.terms)
+        self.engine = InProcess(self.work, None, theta)
         self.present = True
         self.releases: list[Release] = []
 
@@ -89,33 +85,30 @@ class Stage:
     def replaces(self) -> bool:
         return self.terms.relation == Relation.REPLACE_ONE
 
+    @property
+    def rate(self) -> float:
+        """The probability with which the target takes part in a release."""
+        return self.terms.scheme.release_rate(self.terms)
+
     def play(self, present: bool, seed: int) -> list[Release]:
         """One run of all rounds, with or without the target; what the observer saw."""
         self.present, self.releases = present, []
         plan = self.plan.replace(seed=seed)
-        self.work.site.plan = self.work.plan = plan
         terms = dataclasses.replace(self.terms, plan=plan)
-        ledger: Any = NoLedger(getattr(terms, "spending", None))
-        rounds = self.kind(terms, self.rule, self.engine, self.work, ledger)
+        draws = Draws(plan)
+        self.work.plan, self.work.terms, self.work.site.plan, self.work.site.draws = plan, terms, plan, draws
+        ledger: Any = NoLedger(terms.client_budgets())
+        context = Context(terms, self.rule, self.engine, self.work, ledger, draws)
+        rounds = self._rounds(context)
         model = rounds.start(np.zeros(self.dimension, np.float32))
-        with self._population():
-            for _ in range(self.terms.rounds):
-                if self.resumes:
-                    rounds = self.kind(terms, self.rule, self.engine, self.work, ledger)
-                model, _ = rounds.run(model)
+        for _ in range(self.terms.rounds):
+            if self.resumes:
+                rounds = self._rounds(context)
+            model = rounds.run(model).state
         return self.releases
 
-    @contextmanager
-    def _population(self) -> Iterator[None]:
-        """Under add-remove a missing client is not drawn: the others are, as if it had never been."""
-        gone = not self.present and self.plan.unit == Unit.CLIENT and self.terms.relation == Relation.ADD_REMOVE
-        draw = sampling.draw
-        if gone:
-            sampling.draw = lambda plan, round: (c := draw(plan, round))[c != TARGET]
-        try:
-            yield
-        finally:
-            sampling.draw = draw
+    def _rounds(self, context: Context) -> Round:
+        return context.terms.scheme.rounds(context)
 
     # ---- what the target is ------------------------------------------------------------------------------------------
 
@@ -132,13 +125,13 @@ class Stage:
     def shift(self, round: int, bound: Bound) -> np.ndarray:
         """What the target adds to the sum. The observer knows the target, as the definition of privacy has it."""
         return bound.clip(
-            self.vector(round, bound) * (-1 if self.plan.pooled else 1)
+            self.vector(round, bound) * self.terms.scheme.gradient_sign
         )  # gradients leave as the way down
 
     @property
     def scale(self) -> float:
         """From a mean to a sum."""
-        return self.plan.cohort_size if self.plan.unit == Unit.CLIENT else self.terms.units
+        return self.terms.units
 
     def summed(self, mean: np.ndarray, bound: Bound) -> np.ndarray:
         """A released mean as a noisy sum, in the space where contributions were clipped."""
@@ -164,10 +157,10 @@ class _Recorder(RuleObserver):
         messages = getattr(stage.work, "messages", [])
         pre_clip, with_sum = self.rule.query(state)
         asked = [q for q in (pre_clip, with_sum) if q is not None]
-        if stage.plan.unit == Unit.CLIENT and stage.plan.noise == Noise.LOCAL:
+        if isinstance(stage.terms.scheme, Client) and stage.terms.scheme.noise == Noise.LOCAL:
             own = [m for m in messages if m.item == TARGET]
             others = tuple(m.value for m in messages if m.item != TARGET and not m.answer_only)
-            z_sum, stds = rounds_of.split(stage.terms.multiplier_of(seen.round), pre_clip, with_sum)
+            z_sum, stds = split(stage.terms.multiplier_of(seen.round), pre_clip, with_sum)
             value, std = own[-1].value, seen.bound.std(z_sum)
             told = [m.answer for m in own if m.answer is not None]
             spread = [s for q, s in zip((pre_clip, with_sum), stds) if q is not None]
@@ -183,11 +176,8 @@ class _Recorder(RuleObserver):
         messages.clear()
 
 
-def exposed(plan: Plan) -> float:
-    """The probability with which the target takes part in a release."""
-    if plan.unit == Unit.CLIENT:
-        return 1.0 if plan.noise != Noise.CENTRAL or plan.sampling == Sampling.NONE else plan.cohort_size / plan.clients
-    if plan.sampling == Sampling.NONE:
-        return 1.0
-    examples = 2 if plan.local else plan.clients + 1
-    return min(1.0, plan.batch_size / examples)
+class _QuietSite(Site):
+    """No layer draws here, and seeding takes long."""
+
+    def seed_layers(self, round: int, item: int) -> None:
+        pass

@@ -45,10 +45,10 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sordino.deployment.serving import split_address
     from sordino.engines.flower.joining import Joined, own_records
     from sordino.engines.flower.pki import Own
     from sordino.engines.flower.policy import Policy
-    from sordino.engines.flower.serving import split_address
     from sordino.errors import BadInput
 
     if bool(args.address) == bool(args.socket):

@@ -12,7 +12,7 @@ from sordino.errors import BadInput
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit
 
 if TYPE_CHECKING:
-    from sordino.privacy.planner import Forecast
+    from sordino.planning.planner import Forecast
 
 EXAMPLES = """examples:
   sordino plan                                                              the defaults of `sordino train`
@@ -88,7 +88,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     setting = _setting(args)
-    from sordino.privacy.planner import Scenario, plan
+    from sordino.planning.planner import Scenario, plan
 
     forecast = plan(Scenario(**setting))
     print(json.dumps(to_json(forecast)) if args.json else _text(forecast))

@@ -33,7 +33,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--survivors",
         metavar="INT",
-        help="min_cohort clients left in a round, who share the noise (secagg-server; default: what the plan says, or all)",
+        help="fewest clients left in a round, who share the noise (secagg-server; default: what the plan says, or all)",
     )
     parser.add_argument(
         "--deadline", default=600.0, metavar="SECONDS", help="for one exchange with a client (default: 600)"
@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--wait", default=600.0, metavar="SECONDS", help="for clients to come, or to come back (default: 600)"
     )
-    parser.add_argument("--least", default=1, metavar="INT", help="min_cohort contributions in a round (default: 1)")
+    parser.add_argument("--least", default=1, metavar="INT", help="fewest contributions in a round (default: 1)")
     parser.add_argument(
         "--colluders", default=0, metavar="INT", help="clients that may be in league with the server (default: 0)"
     )
@@ -56,9 +56,9 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from sordino.assembly import complete
     from sordino.cli.numbers import count, number
+    from sordino.deployment.serving import Public, nodes_in, serve
     from sordino.engines import EngineOptions
     from sordino.engines.flower.engine import Patience
-    from sordino.engines.flower.serving import Public, nodes_in, serve
     from sordino.errors import BadInput
     from sordino.plan import Plan, read_toml
 
@@ -97,21 +97,21 @@ def run(args: argparse.Namespace) -> int:
             public,
             patience=patience,
             resume=args.resume is not None,
-            speed=EngineOptions(evaluate_every=every or 0),
+            options=EngineOptions(evaluate_every=every or 0),
             on_round=watch,
         )
     if args.json:
         print(json.dumps(result.to_json()))
     else:
-        from sordino.cli.train import _tell
+        from sordino.report.summary import summary
 
-        _tell(result)
+        print(summary(result))
     return 3 if result.stopped else 0
 
 
 def kept_plan(folder: Path) -> Any:
     """The plan of a run that `serve` began."""
-    from sordino.engines.flower.federate import KEPT
+    from sordino.deployment.federate import KEPT
     from sordino.errors import BadInput
     from sordino.plan import Plan
 

@@ -28,8 +28,9 @@ FIELDS: tuple[tuple[str, Any, Any, str], ...] = (
     ("clients", int, None, "how many clients the data is dealt out to"),
     ("partition", str, PARTITIONS, "how it is dealt out"),
     ("alpha", float, None, "Dirichlet concentration: small is very unlike, large is alike"),
-    ("model", str, None, "network; auto picks the usual one for the data"),
-    ("method", str, None, "see `sordino methods`"),
+    ("model", str, None, "network; auto picks the usual one for the data; or your own, as module:function"),
+    ("classes", int, None, "how many classes there are, where the data does not say"),
+    ("method", str, None, "see `sordino methods`; or your own, as module:object"),
     ("variant", str, tuple(Variant), "certified: made private; published: as the paper prints it"),
     ("mechanism", str, MECHANISMS, "noise"),
     ("bound", float, None, "first clipping threshold; public"),
@@ -46,7 +47,7 @@ FIELDS: tuple[tuple[str, Any, Any, str], ...] = (
         "survivors",
         int,
         None,
-        "min_cohort clients left in a round, who share the noise (secagg-server; default: all; fedmap: 2)",
+        "fewest clients left in a round, who share the noise (secagg-server; default: all; fedmap: 2)",
     ),
     ("weights", str, WEIGHTS, "how clients are weighted (client unit)"),
     ("weight_cap", int, None, "examples from which on a client weighs in full; public"),
@@ -83,8 +84,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
     parser.add_argument("--engine", default="auto", help="auto, in-process or workers; changes speed only")
     parser.add_argument("--workers", default=0, help="worker processes (0: one per core)")
-    alone = "never batch pooled records of different clients together: slower, and the very bits of the plan across machines"
-    parser.add_argument("--apart", action="store_true", help=alone)
+    alone = "never batch pooled records of different clients together: slower; gives bit-identical results to a Flower deployment"
+    parser.add_argument("--isolate-clients", action="store_true", help=alone)
     often = "measure accuracy every so many rounds (0: some twenty times in a run)"
     parser.add_argument("--evaluate-every", default=0, metavar="ROUNDS", help=often)
     keep = "keep the released model of every so many rounds, for attacks that watch several"
@@ -103,17 +104,18 @@ def run(args: argparse.Namespace) -> int:
 
     if args.resume is not None:
         _alone(args)
-        folder, plan = RunFolder.reopen(args.resume)
-        out = folder.path
+        folder = RunFolder.reopen(args.resume)
+        plan, out = Plan.load(folder.plan), folder.path
     else:
         plan = plan_from(args)
         out = Path(args.out) if args.out else next_free(plan)
     workers, every, keep = (count(args, name) or 0 for name in ("workers", "evaluate_every", "keep_models"))
-    speed = EngineOptions(args.engine, workers, every, keep_models=keep, apart=args.apart)
+    options = EngineOptions(args.engine, workers, every, keep_models=keep, isolate_clients=args.isolate_clients)
 
     from sordino.assembly import assemble
     from sordino.cli.progress import bar
     from sordino.engines.allocator import keep_memory
+    from sordino.report.summary import summary
     from sordino.training import train
 
     keep_memory()
@@ -121,11 +123,15 @@ def run(args: argparse.Namespace) -> int:
     if not (args.quiet or args.json or args.resume):
         _warn(plan, model, federation)
     with bar(plan, quiet=args.quiet or args.json, tensorboard=args.tensorboard, out=out) as watch:
-        result = train(model, federation, plan, out=out, resume=args.resume is not None, speed=speed, on_round=watch)
+        result = train(
+            model, federation, plan, out=out, resume=args.resume is not None, options=options, on_round=watch
+        )
     if args.json:
         print(json.dumps(result.to_json()))
     else:
-        _tell(result)
+        print(summary(result))
+        if result.stopped:
+            print(f"Stopped    {result.stopped}", file=sys.stderr)
     return 3 if result.stopped else 0
 
 
@@ -140,9 +146,9 @@ def _alone(args: argparse.Namespace) -> None:
 
 def _warn(plan: Plan, model: Any, federation: Any) -> None:
     """Say beforehand where noise will drown the model: what `sordino plan` would have said."""
-    if not plan.private or plan.published or plan.method_spec.closed_loop:
+    if not plan.private or plan.published or plan.method_spec.scheme is not None:
         return
-    from sordino.privacy import planner
+    from sordino.planning import planner
 
     names = (
         "clients",
@@ -186,14 +192,3 @@ def plan_from(args: argparse.Namespace) -> Plan:
     if options:
         given["options"] = options
     return Plan.from_json(complete(given))
-
-
-def _tell(result: Any) -> None:
-    print(result.statement.text())
-    print()
-    if result.accuracy is not None:
-        print(f"Accuracy   {result.accuracy:.1%} on the public test set, after {result.rounds} rounds")
-    print(f"Report     {result.folder / 'report.html'}")
-    print(f"Run        {result.folder}")
-    if result.stopped:
-        print(f"Stopped    {result.stopped}", file=sys.stderr)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sordino.clients.descent import Loss
+from sordino.federation.sampling import Draws
 from sordino.gradients.flat import Flat, check
 from sordino.gradients.per_example import cross_entropy
 from sordino.gradients.rewrite import faster
@@ -29,8 +30,16 @@ PREPARED = 4 << 30  # bytes of model input that are kept ready; larger data is p
 class Site:
     """Model, data and settings, wherever clients run."""
 
-    def __init__(self, model: nn.Module, federation: Federation, plan: Plan, loss: Loss | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        federation: Federation,
+        plan: Plan,
+        loss: Loss | None = None,
+        draws: Draws | None = None,
+    ) -> None:
         self.federation, self.plan = federation, plan
+        self.draws = Draws(plan) if draws is None else draws
         self.losses: Loss = loss or cross_entropy  # one number per example
         self.loss: Loss = functional.cross_entropy if loss is None else lambda out, y: loss(out, y).mean()
         self.device = next(model.parameters()).device

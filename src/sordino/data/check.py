@@ -57,10 +57,12 @@ def alike(test: np.ndarray, train: np.ndarray) -> None:
 
 
 def count_classes(classes: int | None, y: np.ndarray, test: Pair | None) -> int:
-    """The number of classes, found from the labels if it was not given."""
+    """The number of classes: declared, or that of the public test set; read from the training labels where neither tells."""
     if y.min() == y.max():
         raise BadInput(f"every training label is {y.min()}, which leaves nothing to learn: give at least 2 classes.")
-    return classes or int(max(y.max(), -1 if test is None else test[1].max())) + 1
+    if classes is not None or test is None:
+        return classes or int(y.max()) + 1
+    return int(max(y.max(), test[1].max())) + 1
 
 
 def _array(value: Any) -> np.ndarray:

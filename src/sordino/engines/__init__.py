@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sordino.errors import SordinoError, at_least, one_of, whole
+from sordino import own_code
+from sordino.errors import BadInput, SordinoError, at_least, one_of, whole
+from sordino.machine import cores
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
     from sordino.clients.descent import Loss
-    from sordino.engines.base import Engine
+    from sordino.engines.scoring import Scoring
     from sordino.federation.population import Federation
-    from sordino.plan import Plan
+    from sordino.federation.sampling import Draws
     from sordino.rules.base import Rule
+    from sordino.schemes.aggregate import Engine
     from sordino.schemes.request import Work
+    from sordino.schemes.terms import Terms
 
 ENGINES = ("auto", "in-process", "workers")
 
 
 class Aborted(SordinoError):
-    """A round that could not be finished, because too few clients are left or the way to them is. It may be tried again."""
+    """A round that could not be finished, because too few clients are left or cannot be reached. It may be tried again."""
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Settings that change speed, or what is kept on disk, and never the result (`apart`: never more than its last bits)."""
+    """Settings that change speed, or what is kept on disk, and never the result (`isolate_clients`: only its last bits).
+
+    `engine` is `auto` (workers where the machine has several cores), `in-process`, `workers`, or code of your own as
+    ``module:object``: a function of (work, scoring, theta, options) that returns an `Engine`.
+    """
 
     engine: str = "auto"
     workers: int = 0  # 0: as many as there are cores
@@ -37,12 +45,13 @@ class EngineOptions:
     checkpoint_every: int = 1
     patience: int = 10  # rounds that may be aborted in a row before training gives up
     keep_models: int = 0  # keep the released model of every so many rounds, for attacks that watch several; 0: none
-    # Pooled records of different clients never share a batch. Up to 3 times slower where clients are small; the model then has
-    # the very bits that the same plan gives across machines, where clients cannot share one.
-    apart: bool = False
+    # Pooled records of different clients never share a batch. Up to 3 times slower where clients are small; the model then
+    # has the same bits as a deployment of the same plan, where clients cannot share a batch.
+    isolate_clients: bool = False
 
     def __post_init__(self) -> None:
-        one_of(ENGINES, engine=self.engine)
+        if not own_code.is_reference(self.engine):
+            one_of(ENGINES, engine=self.engine)
         at_least(0, workers=self.workers, evaluate_every=self.evaluate_every, keep_models=self.keep_models)
         whole(checkpoint_every=self.checkpoint_every, patience=self.patience)
 
@@ -58,47 +67,63 @@ class EngineOptions:
 
     @property
     def count(self) -> int:
-        return self.workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.workers or cores()
 
 
-def start_engine(
-    model: nn.Module, federation: Federation, plan: Plan, rule: Rule, speed: EngineOptions, loss: Loss | None
-) -> tuple[Engine, Work, np.ndarray]:
+EngineFactory = Callable[["Work[Any]", "Scoring", "np.ndarray", EngineOptions], "Engine"]
+
+
+class Started(NamedTuple):
     """An engine with its clients' work, and the vector that the model starts from."""
+
+    engine: Engine
+    work: Work[Any]
+    theta: np.ndarray
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What an engine is started with."""
+
+    model: nn.Module
+    federation: Federation
+    terms: Terms
+    rule: Rule
+    draws: Draws
+    options: EngineOptions
+    loss: Loss | None = None
+
+
+StartEngine = Callable[[Setup], Started]
+
+
+def start_engine(setup: Setup) -> Started:
+    """The engine of a simulation: all clients' data is on this machine."""
     from sordino.clients.site import Site
-    from sordino.engines.inprocess import InProcess
     from sordino.engines.scoring import Scoring
-    from sordino.engines.workers import Workers, shared
+    from sordino.engines.workers import shared
     from sordino.schemes.pooled import PooledGradients
 
-    site = Site(model, federation, plan, loss)
+    options = setup.options
+    site = Site(setup.model, setup.federation, setup.terms.plan, setup.loss, setup.draws)
     start = site.flat.vector().cpu().numpy()
     theta = shared(start.shape, start.dtype.type)
     theta[:] = start
-    work, scoring = make_work(site, theta, rule), Scoring(site, theta)
-    if speed.apart and isinstance(work, PooledGradients):
-        work.apart = True
-    if speed.engine != "in-process" and speed.count > 1 and sys.platform == "linux" and site.device.type == "cpu":
-        return Workers(work, scoring, theta, speed.count), work, start
-    return InProcess(work, scoring, theta), work, start
+    work = setup.terms.scheme.work(site, theta, setup.rule, setup.terms)
+    if options.isolate_clients and isinstance(work, PooledGradients):
+        work.isolate_clients = True
+    can_fork = sys.platform == "linux" and site.device.type == "cpu"
+    return Started(_engine(options, can_fork)(work, Scoring(site, theta), theta, options), work, start)
 
 
-def make_work(site: Any, theta: np.ndarray, rule: Rule) -> Work:
-    """What clients do, by the unit that is protected."""
-    plan = site.plan
-    if plan.pooled and plan.private:
-        from sordino.schemes.pooled import PooledGradients
+def _engine(options: EngineOptions, can_fork: bool) -> EngineFactory:
+    from sordino.engines.inprocess import InProcess
+    from sordino.engines.workers import Workers
 
-        return PooledGradients(site, theta)
-    if plan.method_spec.closed_loop:
-        from sordino.schemes.fedmap.client import ControlledSteps
-        from sordino.schemes.fedmap.published import PrintedSteps
-
-        return PrintedSteps(site, theta, rule) if plan.published else ControlledSteps(site, theta, rule)
-    if plan.local and plan.private:
-        from sordino.schemes.local import LocalSteps
-
-        return LocalSteps(site, theta, rule)
-    from sordino.schemes.client import ClientUpdate
-
-    return ClientUpdate(site, theta)
+    if own_code.is_reference(options.engine):
+        made: Any = own_code.load(options.engine, "engine")
+        return made
+    if options.engine == "workers" and not can_fork:
+        raise BadInput("worker processes need Linux and a model on the processor; use engine in-process.")
+    several = options.engine == "workers" or options.engine == "auto" and options.count > 1 and can_fork
+    return Workers if several else InProcess

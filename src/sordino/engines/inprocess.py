@@ -9,24 +9,32 @@ from typing import Any
 import numpy as np
 import torch
 
-from sordino.engines.base import Aggregate, gathered, work_on
+from sordino.engines import EngineOptions
 from sordino.engines.scoring import Scoring
-from sordino.schemes.request import Request, Work
+from sordino.schemes.aggregate import Aggregate, aggregate
+from sordino.schemes.request import Request, Work, work_on
 
 
 class InProcess:
     """One thread, so that results are the same as with any number of workers."""
 
-    def __init__(self, work: Work, scoring: Scoring, theta: np.ndarray) -> None:
+    simulated = True
+    clients_keep_state = False
+
+    def __init__(
+        self, work: Work[Any], scoring: Scoring | None, theta: np.ndarray, options: EngineOptions | None = None
+    ) -> None:
         self.work, self.scoring, self.theta = work, scoring, theta
 
     def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
         codes = np.zeros(self.theta.size, np.int64)
         with one_thread(), torch.random.fork_rng(devices=[]):
-            answers = [(i, work_on(self.work, request, item, codes)) for i, item in enumerate(items)]
-        return gathered(request, codes, answers, self.work.shares(items))
+            replies = [(i, work_on(self.work, request, item, codes)) for i, item in enumerate(items)]
+        return aggregate(request, codes, replies)
 
     def evaluate(self) -> tuple[float, float] | None:
+        if self.scoring is None:
+            return None
         with one_thread():
             return self.scoring.summary([self.scoring.score(start) for start in self.scoring.pieces()])
 

@@ -13,23 +13,42 @@ import os
 import signal
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 import torch
 
+from sordino import errors
+from sordino.engines import EngineOptions
 from sordino.engines.allocator import keep_memory
-from sordino.engines.base import Aggregate, gathered, work_on
 from sordino.engines.scoring import Scoring
 from sordino.errors import SordinoError
-from sordino.schemes.request import CONTRIBUTE, QUERY, Request, Work
+from sordino.schemes.aggregate import Aggregate, aggregate
+from sordino.schemes.request import CONTRIBUTE, QUERY, Request, Work, work_on
 
 SCORE = "score"
 
 
 class ClientFailed(SordinoError):
     """A client's work raised an error; the sentence names the client's item and the error, the cause holds the traceback."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a worker sends instead of replies."""
+
+    kind: str
+    said: str
+    trace: str
+
+    def error(self) -> SordinoError:
+        """An error of ours stays what it is; any other is named as a client's."""
+        kind = getattr(errors, self.kind, None)
+        if isinstance(kind, type) and issubclass(kind, SordinoError):
+            return kind(self.said)
+        return ClientFailed(f"{self.kind} in a client's work: {self.said}")
 
 
 def shared(shape: tuple[int, ...], dtype: type) -> np.ndarray:
@@ -42,8 +61,12 @@ def shared(shape: tuple[int, ...], dtype: type) -> np.ndarray:
 class Workers:
     """Resident processes. Build it before anything in this process has used several torch threads."""
 
-    def __init__(self, work: Work, scoring: Scoring, theta: np.ndarray, count: int) -> None:
-        self.work, self.scoring, self.theta, self.count = work, scoring, theta, count
+    simulated = True
+    clients_keep_state = False
+
+    def __init__(self, work: Work[Any], scoring: Scoring, theta: np.ndarray, options: EngineOptions) -> None:
+        self.work, self.scoring, self.theta, self.count = work, scoring, theta, options.count
+        count = self.count
         context = multiprocessing.get_context("fork")
         self._codes = shared((count, theta.size), np.int64)
         self._next = context.Value("q", 0)
@@ -61,9 +84,9 @@ class Workers:
 
     def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
         order = sorted(range(len(items)), key=lambda i: -self.work.weight(items[i]))
-        answers = self._all((request, items, order))
+        replies = self._all((request, items, order))
         codes = self._codes.sum(axis=0) if request.phase == CONTRIBUTE else np.zeros(0, np.int64)
-        return gathered(request, codes, answers, self.work.shares(items))
+        return aggregate(request, codes, replies)
 
     def evaluate(self) -> tuple[float, float] | None:
         pieces = self.scoring.pieces()
@@ -75,9 +98,8 @@ class Workers:
             pipe.send(job)
         replies = [self._reply(rank) for rank in range(self.count)]
         for reply in replies:
-            if isinstance(reply, str):
-                sentence, trace = reply.split("\n", 1)
-                raise ClientFailed(sentence) from RuntimeError(trace)
+            if isinstance(reply, Failure):
+                raise reply.error() from RuntimeError(reply.trace)
         return [pair for reply in replies for pair in reply]
 
     def _reply(self, rank: int) -> Any:
@@ -122,7 +144,7 @@ class Workers:
             try:
                 pipe.send(self._work(rank, job, waiting))
             except Exception as error:  # noqa: BLE001 - whatever a client's code raises goes to the parent, with its traceback
-                pipe.send(f"{type(error).__name__} in a client's work: {error}\n{traceback.format_exc()}")
+                pipe.send(Failure(type(error).__name__, str(error), traceback.format_exc()))
 
     def _work(self, rank: int, job: tuple[Any, Sequence[Any], Sequence[int]], waiting: dict) -> list:
         request, items, order = job
@@ -130,9 +152,8 @@ class Workers:
             return [(i, self.scoring.score(items[i])) for i in self._taken(order)]
         out = self._codes[rank]
         out[:] = 0
-        mine = (
-            waiting[request.round] if request.phase == CONTRIBUTE and request.round in waiting else self._taken(order)
-        )
+        again = request.phase == CONTRIBUTE and request.round in waiting
+        mine = waiting[request.round] if again else self._taken(order)
         done = [(i, work_on(self.work, request, items[i], out)) for i in mine]
         waiting.clear()
         if request.phase == QUERY:

@@ -7,29 +7,51 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sordino.errors import BadInput
-from sordino.schemes.base import TrainState
+from sordino.federation.server import Arrays
+
+if TYPE_CHECKING:
+    from torch import nn
 
 NAME = "state.safetensors"
 
 
-def save(folder: Path, model: TrainState, extra: dict) -> None:
+@dataclass(frozen=True)
+class TrainState:
+    """All that a round changes: a checkpoint holds exactly this."""
+
+    round: int
+    theta: np.ndarray
+    optimizer: Arrays
+    rule: dict[str, Any]  # the state of the rule (`rules.base.State`): numbers and lists
+    clients: Arrays = field(default_factory=dict)  # what clients keep between their rounds, where a method has such
+
+
+class Checkpoint(NamedTuple):
+    """What was kept, and the facts beside it."""
+
+    state: TrainState
+    facts: dict[str, Any]
+
+
+def save(folder: Path, model: TrainState, facts_beside: dict[str, Any]) -> None:
     """Write aside, flush to disk, rename: at any moment there is one whole checkpoint."""
     from safetensors.numpy import save as to_bytes
 
     arrays = {"theta": model.theta, **{f"optimizer.{name}": array for name, array in model.optimizer.items()}}
     arrays |= {f"clients.{name}": array for name, array in model.clients.items()}
-    facts = {"round": model.round, "rule": model.rule, **extra}
+    facts = {"round": model.round, "rule": model.rule, **facts_beside}
     blob = to_bytes({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {"facts": json.dumps(facts)})
     write_atomically(folder / NAME, blob)
 
 
-def load(folder: Path) -> tuple[TrainState, dict] | None:
+def load(folder: Path) -> Checkpoint | None:
     """The last checkpoint and what was kept with it; None if there is none yet."""
     path = folder / NAME
     if not path.exists():
@@ -46,7 +68,7 @@ def load(folder: Path) -> tuple[TrainState, dict] | None:
         {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith(f"{part}.")}
         for part in ("optimizer", "clients")
     )
-    return TrainState(facts.pop("round"), arrays["theta"], optimizer, facts.pop("rule"), clients), facts
+    return Checkpoint(TrainState(facts.pop("round"), arrays["theta"], optimizer, facts.pop("rule"), clients), facts)
 
 
 def keep(folder: Path, model: TrainState) -> None:
@@ -75,7 +97,7 @@ def write_atomically(path: Path, blob: bytes) -> None:
     os.replace(aside, path)
 
 
-def save_weights(model: Any, path: Path) -> None:
+def save_weights(model: nn.Module, path: Path) -> None:
     """The model's parameters and buffers under their own names, for any program that reads safetensors."""
     from safetensors.torch import save
 

@@ -17,11 +17,13 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 from sordino.errors import BadInput, SordinoError
 from sordino.federation.checkpoint import write_atomically
-from sordino.plan import Plan
+
+if TYPE_CHECKING:
+    from sordino.plan import Plan
 
 
 class RunFolder:
@@ -31,8 +33,9 @@ class RunFolder:
         self.path = Path(path)
         self.ledger, self.metrics = self.path / "ledger.jsonl", self.path / "metrics.jsonl"
         self.checkpoint = self.path / "checkpoint"
+        self.plan = self.path / "plan.toml"
         self.models = self.path / "models"
-        self._lines: Any = None
+        self._lines: IO[str] | None = None
 
     @classmethod
     def create(cls, path: str | Path | None, plan: Plan) -> RunFolder:
@@ -47,11 +50,11 @@ class RunFolder:
         return made
 
     @classmethod
-    def reopen(cls, path: str | Path) -> tuple[RunFolder, Plan]:
+    def reopen(cls, path: str | Path) -> RunFolder:
         made = cls(path)
-        if not (made.path / "plan.toml").exists():
+        if not made.plan.exists():
             raise BadInput(f"{made.path} is not a run folder (it has no plan.toml); give the folder of a run.")
-        return made, Plan.load(made.path / "plan.toml")
+        return made
 
     def write(self, name: str, text: str) -> Path:
         write_atomically(self.path / name, text.encode())
@@ -68,6 +71,7 @@ class RunFolder:
         return kept
 
     def add_metrics(self, row: dict[str, Any]) -> None:
+        assert self._lines is not None
         self._lines.write(json.dumps(row) + "\n")
         self._lines.flush()
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from sordino.data.dataset import Dataset
 
 
+_HASHED = 4096  # rows at a time
+
+
 class Federation:
     """Build one with `from_arrays`, `from_folder`, `from_dataset` or `on_demand`.
 
@@ -55,8 +58,10 @@ class Federation:
         local_tests: Sequence[Pair] | None = None,
         ids: Sequence[str] | None = None,
         normalise: Normalise | None = None,
+        classes_from_labels: bool = False,
     ) -> None:
         self.name, self.clients, self.classes = name, clients, classes
+        self.classes_from_labels = classes_from_labels  # private labels decided a public number
         self.x, self.y, self.offsets = _frozen(x), _frozen(y), _frozen(offsets)
         self.sizes = None if offsets is None else _frozen(np.diff(offsets))
         self.ids = None if ids is None else tuple(ids)
@@ -134,6 +139,14 @@ class Federation:
         """The shape of one example."""
         return tuple((self.x if self.x is not None else self.raw(0)[0]).shape[1:])
 
+    def declared_sizes(self) -> np.ndarray | int | None:
+        """How many examples each client says it holds; None where nobody said. Work on a client's data enforces it."""
+        if self.sizes is not None:
+            return self.sizes
+        if callable(self._size):
+            return np.array([self.size(k) for k in range(self.clients)], np.int64)
+        return self._size
+
     @property
     def examples(self) -> int:
         """Examples of all clients together; with a size function they are counted client by client."""
@@ -151,16 +164,32 @@ class Federation:
         return made
 
     def fingerprint(self) -> str:
-        """A digest of the name, shapes and sizes, by which a run that resumes knows its population again.
+        """A digest of the name, shapes, sizes and records, by which a run that resumes knows its population again.
 
-        It is a function of the sizes, so it belongs in the run's own files and not in what is published.
+        It is a function of private data, so it stays in the run's own files, salted (`binding`). Records that are made on
+        demand are not hashed: only what is declared about them is.
         """
         facts: list[Any] = [self.name, self.clients, self.classes, list(self.input_shape), self._size_fact()]
         facts.append(None if self.normalise is None else self.normalise.to_json())
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-        if self.sizes is not None:
-            digest.update(np.ascontiguousarray(self.sizes, dtype="<i8").tobytes())
+        sizes = self.declared_sizes()
+        if isinstance(sizes, np.ndarray):
+            digest.update(np.ascontiguousarray(sizes, dtype="<i8").tobytes())
+        for array in (self.x, self.y):
+            if array is not None:
+                for start in range(0, len(array), _HASHED):
+                    digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
         return digest.hexdigest()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a statement must add to its assumptions because of how this population was described."""
+        if not self.classes_from_labels:
+            return ()
+        return (
+            f"The number of classes ({self.classes}) was read from the training labels and is taken to be public; "
+            "declare it (classes=) to leave this out.",
+        )
 
     def _size_fact(self) -> int | str | None:
         return "by client" if callable(self._size) else self._size
@@ -210,6 +239,7 @@ class Federation:
             name=name,
             clients=len(pairs),
             classes=count_classes(classes, y, public),
+            classes_from_labels=classes is None and (public is None or int(y.max()) > int(public[1].max())),
             x=x,
             y=y,
             offsets=offsets,

@@ -1,37 +1,60 @@
-"""Who takes part in a round: a pure function of (seed, round), drawn before any data is touched.
+"""Who takes part in a round, and which records: drawn before any data is touched.
 
-Poisson: every client flips its own coin; the cohort's size varies and may be 0. Fixed: so many, without replacement. None:
-everyone. Where a sum is to hide single messages that need no other protection, a cohort too small for that is nobody. A Poisson draw over a million clients costs a binomial and a choice, not a million coins.
+A cohort that the observer sees is public: it follows from the plan's seed, so everybody can count beforehand how often
+each client takes part. A draw that amplification rests on must be secret. In a rehearsal it follows from the seed too,
+and the statement says so; with secure noise it is drawn under a key from the operating system that is never written
+down (a data holder keeps its own, see `engines.flower.holder_run`).
+
+Poisson: every unit flips its own coin. Fixed: a fixed number of clients, without replacement. None: all of them.
+A Poisson draw over a million clients costs one binomial and one choice, not a million coins.
 """
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from sordino.plan import Plan
 from sordino.privacy.randomness import SERVER, stream
-from sordino.privacy.vocabulary import Sampling, Unit
+from sordino.privacy.vocabulary import Sampling
+
+if TYPE_CHECKING:
+    from sordino.plan import Plan
 
 
-def draw(plan: Plan, round: int) -> np.ndarray:
-    """The clients of this round, in increasing order."""
-    drawn = _draw(plan, round)
-    return drawn if len(drawn) >= plan.min_cohort else drawn[:0]
+class Draws:
+    """All draws of one run, or of one attempt at a data holder."""
+
+    def __init__(self, plan: Plan, secret: int | None = None) -> None:
+        """`secret` is the key of a secure plan's draws; None: a new one from the operating system."""
+        self.plan = plan
+        self._key = plan.seed
+        if plan.secure:
+            self._key = int.from_bytes(os.urandom(32), "little") if secret is None else secret
+
+    def cohort(self, round: int) -> np.ndarray:
+        """The clients of this round, in increasing order."""
+        return _cohort(self.plan, self._key if self.plan.scheme.secret_cohort else self.plan.seed, round)
+
+    def records(self, round: int, client: int, count: int, rate: float, purpose: str = "records") -> np.ndarray:
+        """Which of a client's `count` records take part, each by its own coin of this rate."""
+        return np.flatnonzero(stream(self._key, round, client, purpose).random(count) < rate)
 
 
-def _draw(plan: Plan, round: int) -> np.ndarray:
-    if (
-        plan.pooled
-        or plan.cohort_size == plan.clients
-        and plan.sampling != Sampling.POISSON
-        or plan.sampling == Sampling.NONE
-    ):
+def public_cohort(plan: Plan, round: int) -> np.ndarray:
+    """The cohort that the plan's seed gives. Everyone can work it out, so no amplification may rest on it."""
+    return _cohort(plan, plan.seed, round)
+
+
+def _cohort(plan: Plan, key: int, round: int) -> np.ndarray:
+    if plan.cohort_size == plan.clients:
         return np.arange(plan.clients)
-    if plan.unit == Unit.EXAMPLE and plan.cohort_size == plan.clients:
-        return np.arange(plan.clients)
-    coins = stream(plan.seed, round, SERVER, "cohort")
+    coins = stream(key, round, SERVER, "cohort")
     count = plan.cohort_size if plan.sampling == Sampling.FIXED else int(coins.binomial(plan.clients, rate(plan)))
-    return np.sort(coins.choice(plan.clients, count, replace=False, shuffle=False))
+    drawn = np.sort(coins.choice(plan.clients, count, replace=False, shuffle=False))
+    # A sum over fewer clients than this would be one client's own message: nobody is asked.
+    return drawn if len(drawn) >= plan.scheme.min_cohort else drawn[:0]
 
 
 def rate(plan: Plan) -> float:
@@ -39,16 +62,16 @@ def rate(plan: Plan) -> float:
     return plan.cohort_size / plan.clients
 
 
-def participations(plan: Plan) -> int:
-    """The largest number of rounds that any one client takes part in; known beforehand, since draws ignore the data."""
-    if plan.sampling == Sampling.NONE or plan.cohort_size == plan.clients:
-        return plan.rounds
-    return max(1, int(turns(plan).max()))
+def participations(plan: Plan, rounds: int) -> int:
+    """The largest number of rounds that any one client takes part in, where the cohorts are public."""
+    if plan.cohort_size == plan.clients:
+        return rounds
+    return max(1, int(turns(plan, rounds).max()))
 
 
-def turns(plan: Plan) -> np.ndarray:
-    """How many rounds each client is drawn for."""
+def turns(plan: Plan, rounds: int) -> np.ndarray:
+    """How many of the first `rounds` rounds each client is drawn for, where the cohorts are public."""
     counts = np.zeros(plan.clients, np.int64)
-    for t in range(1, plan.rounds + 1):
-        counts[draw(plan, t)] += 1
+    for t in range(1, rounds + 1):
+        counts[public_cohort(plan, t)] += 1
     return counts

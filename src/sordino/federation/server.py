@@ -1,4 +1,4 @@
-"""What the server does with a released mean: SGD, momentum or Adam on the model's vector. SecureChannel-processing, it costs nothing.
+"""What the server does with a released mean: SGD, momentum or Adam on the model's vector. Post-processing costs no privacy.
 
 State is plain arrays, so that a checkpoint holds it and a resumed run goes on bit for bit.
 """

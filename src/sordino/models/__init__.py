@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sordino import own_code
 from sordino.errors import BadInput, whole
 
 if TYPE_CHECKING:
@@ -99,13 +100,11 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.
     >>> sum(p.numel() for p in net.parameters())
     343946
     """
-    if name not in MODELS:
-        raise BadInput(f"there is no model {name!r}: choose one of {', '.join(MODELS)}.")
     whole(least=2, classes=classes)
     whole(least=0, seed=seed)
-    entry, shape = MODELS[name], tuple(int(n) for n in shape)
-    if len(shape) not in entry.dims:
-        wanted = " or ".join(map(str, entry.dims))
+    make, shape = _maker(name), tuple(int(n) for n in shape)
+    if name in MODELS and len(shape) not in MODELS[name].dims:
+        wanted = " or ".join(map(str, MODELS[name].dims))
         raise BadInput(f"model {name!r} takes examples of {wanted} dimensions, not of shape {shape}.")
 
     import torch
@@ -114,6 +113,23 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.
     kept = generator.get_state()
     try:
         generator.manual_seed(seed)
-        return entry.make(shape, classes)
+        made = make(shape, classes)
     finally:
         generator.set_state(kept)
+    if not isinstance(made, torch.nn.Module):
+        raise BadInput(f"model {name!r} made a {type(made).__name__}; it must return a torch.nn.Module.")
+    return made
+
+
+def _maker(name: str) -> Callable[[tuple[int, ...], int], nn.Module]:
+    """A network of the catalogue, or a function of your own (shape, classes) -> module, named ``module:function``."""
+    if name in MODELS:
+        return MODELS[name].make
+    if own_code.is_reference(name):
+        found = own_code.load(name, "model")
+        if not callable(found):
+            raise BadInput(f"model {name!r} is no function of (shape, classes); name one that makes a module.")
+        return found
+    raise BadInput(
+        f"there is no model {name!r}: choose one of {', '.join(MODELS)}, or name your own as module:function."
+    )

@@ -101,16 +101,6 @@ class Sum:
         return self.grid.decode(self.codes)
 
 
-def contribution(v: np.ndarray, bound: Bound, grid: FixedPoint) -> Private[Sum]:
-    """What one unit puts in: clipped, on the grid, and stamped with the bound."""
-    return Private(Sum(grid.encode(bound.clip(v)), grid), bound=bound)
-
-
-def nothing(length: int, bound: Bound, grid: FixedPoint) -> Private[Sum]:
-    """The sum of an empty cohort. It is noised like any other, or its emptiness would show."""
-    return Private(Sum(np.zeros(length, dtype=np.int64), grid), bound=bound)
-
-
 def add(parts: Iterable[Private[Sum]], start: Private[Sum]) -> Private[Sum]:
     """The sum of contributions clipped under one bound, begun with `start` (see `nothing`)."""
     total = _open(start)
@@ -162,12 +152,12 @@ def noise_share(bound: Bound, multiplier: float, survivors: int, source: Source,
     return _spread(bound, multiplier, length) * source.standard_normal(length) / math.sqrt(survivors)
 
 
-def add_share(part: Private[Sum], bound: Bound, multiplier: float, survivors: int, source: Source) -> Private[Sum]:
-    """A contribution with its share of the noise, and a record of that share."""
-    value = _stamped(part, bound)
-    share = noise_share(bound, multiplier, survivors, source, _length(value))
-    codes = value.codes + value.grid.round(share)
-    return Private(Sum(codes, value.grid, value.noise + multiplier**2 / survivors), bound=bound)
+def add_share(
+    codes: np.ndarray, grid: FixedPoint, bound: Bound, multiplier: float, survivors: int, source: Source
+) -> float:
+    """Add one client's share of the noise to `codes`, in place; the evidence: its variance in squared bounds."""
+    codes += grid.round(noise_share(bound, multiplier, survivors, source, codes.size))
+    return multiplier**2 / survivors
 
 
 def open_noised(total: Private[Sum], bound: Bound, multiplier: float) -> tuple[Released[np.ndarray], Any]:

@@ -273,7 +273,7 @@ def assumptions(
 ) -> tuple[str, ...]:
     """What the proof takes for granted, as sentences.
 
-    `discrete`: the noise is drawn on integers. `survivors`: the min_cohort honest clients whose shares reach the sum.
+    `discrete`: the noise is drawn on integers. `survivors`: the fewest honest clients whose shares reach the sum.
     `sizes_public`: how much each client holds enters rates or weights. `test_public`: accuracy is measured and shown.
     `population`: how many units there are; a `delta` of one in that many would let one of them be shown outright.
     """

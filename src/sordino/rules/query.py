@@ -18,6 +18,8 @@ from typing import Protocol
 import numpy as np
 
 from sordino.errors import BadInput, between, positive
+from sordino.privacy.bounds import Flat
+from sordino.privacy.mechanisms import FixedPoint
 
 
 class Query(Protocol):
@@ -139,10 +141,30 @@ class RawBit:
 
 
 RAW = (RawNorm, RawBit)
+KINDS = (CentredBit, HistogramBin, BoundedValue, *RAW)  # that a server may ask
+_EXACT = (CentredBit, HistogramBin)  # sums of halves and of ones: adding before or after the grid is the same
 
 
 def is_raw(query: Query | None) -> bool:
     return isinstance(query, RAW)
+
+
+def answer_length(query: Query) -> int:
+    """How many numbers an answer has."""
+    return query.encode(np.zeros(0), 1.0).size
+
+
+def answer_codes(query: Query, norms: np.ndarray, bound: float, grid: FixedPoint) -> np.ndarray:
+    """The summed answer of these units on a grid. No unit adds more than the norm that the query declares.
+
+    A query may be a user's own, so its word is not taken: each unit is asked by itself, and its answer is clipped.
+    """
+    if type(query) in _EXACT:
+        return grid.encode(query.encode(norms, bound))
+    total, limit = np.zeros(answer_length(query), np.int64), Flat(query.norm)
+    for norm in np.asarray(norms, np.float64):
+        total += grid.encode(limit.clip(query.encode(np.array([norm]), bound)))
+    return total
 
 
 def split(multiplier: float, *queries: Query | None) -> tuple[float, list[float | None]]:

@@ -1,270 +1,201 @@
-"""The life of a round, on one screen.
+"""A scheme is one row of the table in docs/guarantees.md: what one unit is exposed to, and what a round of it does.
 
-    grant    the ledger grants the round's event, on disk, before any data is touched
-    cohort   who takes part, drawn without looking at data
-    answer   what the rule asks of this round's units, released
-    bound    from the rule's state and that answer
-    total    each unit's contribution, clipped to `bound` where the data is
-    noisy    the one door out; the bound that clipped is the bound that noises
-    model    a server step with the noisy mean, divided by a public number
-    state    what the rule makes of what was released
+The simulation, the planner, the Flower server and the Flower holder ask the same object, so that the rate that draws is
+the rate that is charged, and the noise that is asked for is the noise that is accounted. `scheme_for(plan)` is the only
+place that decides between schemes.
 
-Everything after `grant` is a pure function of (plan, round, state, model), unless the noise comes from a secure source.
+A scheme is made from a plan alone. Public sizes come in as an argument; private data never does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from sordino.engines.base import Aggregate, Engine
-from sordino.errors import NotPrivate
-from sordino.federation import sampling
-from sordino.federation.server import Arrays, ServerOptimizer
-from sordino.privacy import events, mechanisms
-from sordino.privacy.bounds import Bound
-from sordino.privacy.ledger import Ledger
-from sordino.privacy.query_noise import open_answer
-from sordino.privacy.randomness import SERVER, source
-from sordino.privacy.release import Private, Released, disclose, require_released
-from sordino.privacy.vocabulary import Noise
-from sordino.rules.base import RoundOutput, Rule, State, merge
-from sordino.rules.query import Answer, Query, is_raw, split
-from sordino.schemes.request import CONTRIBUTE, QUERY, Request, Work
+from sordino.errors import BadInput
+from sordino.federation.sizes import PublicSizes
+from sordino.privacy import events
+from sordino.privacy.filter import Filter
+from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling
+from sordino.schemes import terms as settled
 from sordino.schemes.terms import Terms
 
+if TYPE_CHECKING:
+    from sordino.clients.site import Site
+    from sordino.plan import Plan
+    from sordino.rules.base import Rule
+    from sordino.schemes.request import Request, Work
+    from sordino.schemes.round import Context, Round
 
-@dataclass(frozen=True)
-class TrainState:
-    """All that a round changes: a checkpoint holds exactly this."""
-
-    round: int
-    theta: np.ndarray
-    optimizer: Arrays
-    rule: State
-    clients: Arrays = field(default_factory=dict)  # what clients keep between their rounds, where a method has such
-
-
-@dataclass(frozen=True)
-class RoundMetrics:
-    """What a round released, for metrics and the progress bar."""
-
-    cohort: int | None  # None where it must not be told
-    bound: float | None
-    multiplier: float
-    noise: float  # norm of the noise in the mean, expected; public
-    moved: float  # norm of the noisy mean
-    extra: dict[str, Any] = field(default_factory=dict)
+RECORD_CANARIES = ("mislabelled", "random")
+Exposure = Callable[[float], events.Event]  # multiplier of a round -> what it exposes the most exposed unit to
 
 
-class Round:
-    """Runs one round after another on an engine, under a ledger."""
+class Scheme(ABC):
+    """How one unit is protected, from the plan's settings to the work of clients."""
 
-    def __init__(self, terms: Terms, rule: Rule, engine: Engine, work: Work, ledger: Ledger) -> None:
-        self.terms, self.plan, self.rule, self.engine, self.work, self.ledger = (
-            terms,
-            terms.plan,
-            rule,
-            engine,
-            work,
-            ledger,
-        )
-        self._released: list[events.Event] = []
-        step = self.plan.server_lr * (self.plan.lr if self.plan.pooled else 1.0)
-        self.optimizer = ServerOptimizer(self.plan.server_optimizer, step, self.plan.server_momentum)
+    name: ClassVar[str]  # also names the defaults that suit it
+    noise: Noise = Noise.CENTRAL  # where the noise is drawn
+    secret_cohort: bool = False  # amplification rests on the observer not knowing who takes part
+    min_cohort: int = 0  # a cohort smaller than this is not called together
+    record_canaries: bool = False  # canaries may be records, and not only directions
+    uses_sizes: bool = True  # rates, weights or denominators are functions of the clients' sizes
 
-    def start(self, theta: np.ndarray) -> TrainState:
-        return TrainState(0, theta, self.optimizer.init(theta.size), self.rule.init())
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
 
-    def run(self, model: TrainState) -> tuple[TrainState, RoundMetrics]:
-        t = model.round + 1
-        self._grant(t)
-        cohort = sampling.draw(self.plan, t)
-        items = self.work.items(t, cohort)
-        self.engine.theta[:] = model.theta
-        if not self.plan.private:
-            mean, bound, state, noise = self._without_privacy(t, cohort, items, model.rule)
-        elif self.plan.local:
-            mean, bound, state, noise = self._local(t, cohort, items, model.rule)
-        else:
-            mean, bound, state, noise = self._clipped(t, cohort, items, model.rule)
-        theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)
-        facts = self._facts(t, cohort, bound, noise, mean)
-        self._check_released(t)
-        return TrainState(t, theta, optimizer, state), facts
+    # ---- which plans it covers -------------------------------------------------------------------------------------------
 
-    def pass_over(self, model: TrainState) -> TrainState:
-        """Skip rounds that were granted but are not in `model`, because a crash or an abort cut them short.
+    def check(self) -> None:
+        """Refuse a plan that no proof covers, rather than warn about it."""
+        plan = self.plan
+        if plan.sampling == Sampling.NONE and plan.cohort_size != plan.clients:
+            raise BadInput(
+                f"sampling none means that all {plan.clients} clients take part, so cohort {plan.cohort_size} does not fit; "
+                "leave cohort out, or use poisson."
+            )
+        if plan.survivors is not None and plan.observer != Observer.SECAGG_SERVER:
+            raise BadInput(
+                f"survivors {plan.survivors} is among how many clients the noise is divided, and for observer {plan.observer} "
+                "it is not; leave it out, or use observer secagg-server."
+            )
+        if plan.survivors is not None and plan.survivors > plan.cohort_size:
+            raise BadInput(
+                f"survivors {plan.survivors} is more than the {plan.cohort_size} clients of a cohort; "
+                f"ask for at most {plan.cohort_size}."
+            )
+        if plan.canaries and plan.canary in RECORD_CANARIES and not self.record_canaries:
+            raise BadInput(f"canaries of kind {plan.canary} are records, for the example unit pooled; use turning.")
+        self._check_metanet()
+        self._check_relation()
 
-        A seeded run repeats such a round to the bit. Secure noise would be new on a cohort and records that are a pure
-        function of the round: two releases on one draw cost more than the two rounds that a ledger would charge. So the
-        round is lost, and what it was granted stays spent.
+    def _check_metanet(self) -> None:
+        if self.plan.metanet is not None:
+            raise BadInput(
+                f"method {self.plan.method} has no controllers that metanet {self.plan.metanet!r} could be for; leave it out."
+            )
+
+    def _check_relation(self) -> None:
+        """The numbers of clients and of records enter rates and denominators: they are public, and add-remove hides them."""
+        plan = self.plan
+        if plan.relation == Relation.ADD_REMOVE and plan.private:
+            seen = f"observer {plan.observer} sees who takes part and " if plan.observer != Observer.PUBLIC else ""
+            raise BadInput(
+                f"{seen}the number of {plan.unit}s is public (rates and denominators use it), while relation add-remove "
+                "would hide it; leave relation out (zero-out), or use replace-one."
+            )
+
+    # ---- what one unit is exposed to ---------------------------------------------------------------------------------------
+
+    @property
+    def relation(self) -> Relation:
+        """The relation that is proven."""
+        return self.plan.relation if self.plan.relation is not None else Relation.ZERO_OUT
+
+    @abstractmethod
+    def exposure(self, multipliers: Sequence[float], sizes: PublicSizes) -> Exposure:
+        """What a round exposes the most exposed unit to, as a function of its multiplier.
+
+        `multipliers` are those of all the rounds that this unit takes part in: the whole run is composed, and the unit
+        that is charged most over the whole run is taken.
         """
-        while self.plan.secure and self.ledger.granted(model.round + 1) is not None:
-            model = self._lose(model)
-            self.ledger.forfeit(model.round)
-        return model
 
-    def _lose(self, model: TrainState) -> TrainState:
-        return replace(model, round=model.round + 1)
+    def exposures(self, rounds: int) -> int:
+        """In how many of the rounds the most exposed unit takes part."""
+        return rounds
 
-    def share(self, model: TrainState) -> float:
-        """The part of the budget that is spent, 0 to 1."""
-        return self.ledger.filter.share
+    @abstractmethod
+    def proof_sampling(self, sizes: PublicSizes) -> tuple[Sampling, float | None]:
+        """The sampling that the proof uses, and its rate; none where the observer sees who takes part."""
 
-    def close(self, model: TrainState) -> Terms:
-        """The terms at the end; a method whose paper's epsilon follows from the run fills it in."""
-        return self.terms
+    def claim_inputs(self, sizes: PublicSizes) -> tuple[float | None, int | None]:
+        """The sampling rate and the number of releases that a paper's accountant is given; None: those of its clients."""
+        return None, None
 
-    def _grant(self, t: int) -> None:
-        """On disk before any data is touched. A seeded round that was cut short runs again under the grant that stands."""
-        self._released = []
-        event = self.terms.slot(t)
-        if self.plan.secure or self.ledger.resume(t, secure=False, event=event) is None:
-            self.ledger.request(event, t)
+    def steps(self, sizes: PublicSizes) -> int:
+        """Releases that are charged in each round."""
+        return 1
 
-    def _check_released(self, t: int) -> None:
-        """What went through the doors must be what was granted: the round's Gaussians are one of the round's multiplier."""
-        if not self.terms.proven or self.plan.local:
-            return
-        why = [reason for event in self._released for reason in events.reasons(event)]
-        if why:
-            raise NotPrivate(
-                f"round {t} was granted as private but {why[0]}: a mechanism and the plan disagree; report this."
-            )
-        said = events.joint(*(event.noise_multiplier for event in self._released)).noise_multiplier
-        if said < self.terms.multiplier_of(t) * (1 - 1e-9):
-            raise NotPrivate(
-                f"round {t} released at multiplier {said:.6g} but was granted {self.terms.multiplier_of(t):.6g}: "
-                "a mechanism and the plan disagree; report this."
-            )
-
-    # ---- the three ways ----------------------------------------------------------------------------------------------------
-
-    def _clipped(self, t: int, cohort: np.ndarray, items: list, state: State) -> tuple:
-        """Clipped contributions, with noise on their sum."""
-        pre_clip, with_sum = self.rule.query(state)
-        z = self.terms.multiplier_of(t)
-        z_sum, (std_pre, std_with) = split(z, pre_clip, with_sum)
-        answer = (
-            None if pre_clip is None else self._ask(t, cohort, items, pre_clip, std_pre, self.rule.bound(state, None))
-        )
-        bound = self.rule.bound(state, answer)
-        local = self.plan.noise != Noise.CENTRAL
-        request = Request(
-            round=t,
-            phase=CONTRIBUTE,
-            grid=mechanisms.FixedPoint.for_bound(bound, self._most()),
-            bound=bound,
-            query=with_sum,
-            multiplier=z_sum if local else None,
-            query_std=std_with if local else None,
-            survivors=self.terms.survivors,
-        )
-        harvest = self.engine.run(request, items)
-        noisy = self._release(harvest, bound, z_sum, t)
-        denominator = self.terms.denominator(cohort)
-        mean = bound.decode(noisy.value / denominator)
-        std = bound.std(z_sum) / denominator * self._surplus(cohort)
-        said = None if with_sum is None else self._answer(harvest, with_sum, std_with, CONTRIBUTE, t, cohort)
-        return mean, bound, self.rule.observe(state, RoundOutput(t, bound, said, mean, std, answer)), std
-
-    def _local(self, t: int, cohort: np.ndarray, items: list, state: State) -> tuple:
-        """Clients that run DP-SGD each for itself: what they send is released already."""
-        z = self.terms.multiplier_of(t)
-        grid = mechanisms.FixedPoint(2.0**32)
-        request = Request(round=t, phase=CONTRIBUTE, grid=grid, bound=None, multiplier=z, state=state, released=True)
-        harvest = self.engine.run(request, items)
-        total = require_released(harvest.total, "what local clients send").decode()
-        states = require_released(harvest.answers, "the state of a local client's rule")
-        mean = total / self.terms.denominator(cohort)
-        return mean, self.rule.bound(state, None), merge(states) if states else state, 0.0
-
-    def _without_privacy(self, t: int, cohort: np.ndarray, items: list, state: State) -> tuple:
-        """FedAvg: the exact mean, through the other door."""
-        request = Request(round=t, phase=CONTRIBUTE, grid=mechanisms.FixedPoint(2.0**24), bound=None)
-        harvest = self.engine.run(request, items)
-        exact, _ = mechanisms.without_noise(_private(harvest.total), self.terms.reasons[0])
-        return exact.value / self.terms.denominator(cohort), None, state, 0.0
-
-    # ---- doors -------------------------------------------------------------------------------------------------------------
-
-    def _release(self, harvest: Aggregate, bound: Bound, z: float, t: int) -> Released[np.ndarray]:
-        if self.plan.noise != Noise.CENTRAL:
-            noisy, event = mechanisms.open_noised(_private(harvest.total), bound, z)
-        else:
-            noise = source(self.plan.seed, t, SERVER, "noise", self.plan.secure)
-            mechanism = mechanisms.laplace if self.plan.mechanism == "laplace" else mechanisms.gaussian
-            noisy, event = mechanism(_private(harvest.total), bound, z, noise)
-        self._released.append(event)
-        return noisy
-
-    def _ask(self, t: int, cohort: np.ndarray, items: list, query: Query, std: float | None, bound: Bound) -> Answer:
-        """The first phase: only rules that need this round's norms."""
-        local = self.plan.noise != Noise.CENTRAL
-        request = Request(
-            round=t,
-            phase=QUERY,
-            grid=mechanisms.FixedPoint.for_bound(bound, self._most()),
-            bound=bound,
-            query=query,
-            query_std=std if local else None,
-            survivors=self.terms.survivors,
-        )
-        return self._answer(self.engine.run(request, items), query, std, QUERY, t, cohort)
-
-    def _answer(
-        self, harvest: Aggregate, query: Query, std: float | None, phase: str, t: int, cohort: np.ndarray
-    ) -> Answer:
-        if is_raw(query) or std is None:
-            exact = _private(harvest.answers).map(lambda answers: np.concatenate(answers) if answers else np.zeros(0))
-            told, _ = disclose(exact, "exact norms, or exact functions of them, are sent")
-            return Answer(told.value, self.terms.units)
-        zero = query.encode(np.zeros(0), 1.0)
-        total: Private[np.ndarray] = _private(harvest.answers).map(lambda answers: sum(answers, start=zero.copy()))
-        if self.plan.noise == Noise.CENTRAL:
-            noise = source(self.plan.seed, t, SERVER, f"query-{phase}", self.plan.secure)
-            told, event = mechanisms.release_query(total, query.norm, std, noise)
-        else:
-            told, event = open_answer(total, query.norm, std, harvest.shares, self.terms.survivors)
-        self._released.append(event)
-        return Answer(told.value, self.terms.units, std * self._surplus(cohort))
+    def settle(self, sizes: PublicSizes) -> Terms:
+        """Find the multiplier that the budget asks for, or the rounds that it allows."""
+        return settled.settle(self.plan, sizes)
 
     # ---- public numbers ----------------------------------------------------------------------------------------------------
 
-    def _most(self) -> int:
+    @abstractmethod
+    def units(self, sizes: PublicSizes) -> float:
+        """Units expected in a round; sums of answers are divided by it."""
+
+    def contributions(self, sizes: PublicSizes) -> float:
+        """How many contributions share the noise of one release: the noise on their mean is z sqrt(d) over this, in bounds."""
+        return self.units(sizes)
+
+    @abstractmethod
+    def denominator(self, sizes: PublicSizes, cohort: np.ndarray) -> float:
+        """What a sum of contributions is divided by: public, and never the realised cohort where privacy is claimed."""
+
+    @property
+    def survivors(self) -> int:
+        """Among how many clients the noise is divided."""
+        return 1
+
+    def capacity(self, sizes: PublicSizes) -> int:
         """The most units whose contributions one sum may hold."""
-        return max(2, self.plan.clients if not self.plan.pooled else self.terms.public.examples)
+        return max(2, self.plan.clients)
 
-    def _surplus(self, cohort: np.ndarray) -> float:
-        """How much larger than needed the noise on the sum is, where clients add it themselves."""
-        if self.plan.noise == Noise.CENTRAL:
-            return 1.0
-        return float(np.sqrt(max(len(cohort), 1) / self.terms.survivors))
+    def noise_surplus(self, cohort: int) -> float:
+        """How much larger than needed the noise on the sum is, where each client adds its own."""
+        return 1.0 if self.noise == Noise.CENTRAL else float(np.sqrt(max(cohort, 1) / self.survivors))
 
-    def _facts(self, t: int, cohort: np.ndarray, bound: Bound | None, noise: Any, mean: np.ndarray) -> RoundMetrics:
-        # A Poisson cohort's size is secret towards the public: the amplification rests on it.
-        visible = self.plan.noise != Noise.CENTRAL or not self.plan.private or self.plan.sampling != "poisson"
-        size = mean.size
-        norm = _length(np.broadcast_to(noise, (size,)))
-        return RoundMetrics(
-            cohort=len(cohort) if visible else None,
-            bound=None if bound is None else bound.size,
-            multiplier=self.terms.multiplier_of(t),
-            noise=norm,
-            moved=_length(mean),
-        )
+    @property
+    def server_lr(self) -> float:
+        """The server's step along the released mean."""
+        return self.plan.server_lr
 
+    @property
+    def cohort_seen(self) -> bool:
+        """Whether the observer sees who takes part, so that nothing is gained from sampling clients."""
+        return False
 
-def _length(vector: np.ndarray) -> float:
-    """Without BLAS, whose threads would go on spinning beside the workers."""
-    return float(np.sqrt(np.square(vector).sum()))
+    def release_rate(self, terms: Terms) -> float:
+        """The probability with which the most exposed unit takes part in a release, as far as the observer knows."""
+        return self.proof_sampling(terms.public)[1] or 1.0
 
+    @property
+    def cohort_visible(self) -> bool:
+        """Whether the size of a cohort may be told."""
+        return not self.secret_cohort or self.plan.sampling != Sampling.POISSON
 
-def _private(value: Private | Released) -> Private:
-    """What came from clients that add no noise in full of their own: it must go through a door first."""
-    if not isinstance(value, Private):
-        raise NotPrivate("a value that clients released themselves was about to be noised again; report this.")
-    return value
+    @property
+    def messages_visible(self) -> bool:
+        """Whether there are messages of single clients that a server could read."""
+        return self.plan.observer != Observer.SECAGG_SERVER
+
+    def units_held(self, examples: int) -> int:
+        """How many units a client of that many examples contributes at most."""
+        return 1
+
+    report_length: int = 0  # numbers that a client adds to a secure sum besides its contribution
+
+    def filter_of(self, terms: Terms, client: int) -> Filter:
+        """The filter of one client's own ledger: what it is in for, and no more."""
+        return terms.budget_filter()
+
+    gradient_sign: int = 1  # of what is sent: -1 where clients send gradients, and the model goes down
+
+    # ---- what clients do, and how a round steps ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def work(self, site: Site, theta: np.ndarray, rule: Rule, terms: Terms) -> Work[Any]:
+        """What clients do."""
+
+    @abstractmethod
+    def rounds(self, context: Context) -> Round:
+        """How rounds are run."""
+
+    @abstractmethod
+    def expected(self, terms: Terms, rule: Rule, asked: Request, taken: float) -> Request:
+        """What a data holder will do for this request: its own copy of it, or `NotPrivate` (see `schemes.expected`)."""

@@ -2,25 +2,43 @@
 
     update_k = clip(weight_k * (theta_k - theta), bound) [+ its share of the noise]
 
-The weight is 1, or min(n_k / cap, 1) with a public cap, and is applied before clipping so that the bound holds for what is
-sent. Where the rule asks for this round's norms first, updates wait here between the two phases, up to `KEEP` bytes; beyond
-that they are trained again, to the same bits.
+    observer public           the server adds the noise; a secret cohort amplifies
+    observer secagg-server    clients add shares; the server knows who takes part, so a client is charged for its own rounds
+    observer server           likewise, and each message carries its full noise
+
+The weight is 1, or min(n_k / cap, 1) with a public cap, and is applied before clipping so that the bound holds for what
+is sent. Where the rule asks for this round's norms first, updates wait here between the two phases, up to `KEEP` bytes;
+beyond that they are trained again, to the same bits.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from sordino.clients import descent as local
-from sordino.clients.site import Site
-from sordino.privacy.bounds import Bound
-from sordino.privacy.mechanisms import noise_share
-from sordino.privacy.query_noise import query_share
-from sordino.privacy.randomness import source, stream
-from sordino.schemes.request import Request
+from sordino.errors import BadInput
+from sordino.federation import sampling
+from sordino.federation.sizes import PublicSizes
+from sordino.privacy import events, mechanisms
+from sordino.privacy.bounds import Bound, Flat
+from sordino.privacy.filter import Filter
+from sordino.privacy.randomness import Source, source, stream
+from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling, noise_for
+from sordino.rules.base import Rule
+from sordino.rules.query import answer_codes, is_raw
+from sordino.schemes import expected
+from sordino.schemes.base import Exposure, Scheme
+from sordino.schemes.clipped import ClippedRound
+from sordino.schemes.request import Reply, Request, Work
+from sordino.schemes.round import Context, Round
+from sordino.schemes.terms import Terms
+
+if TYPE_CHECKING:
+    from sordino.clients.site import Site
+    from sordino.plan import Plan
 
 KEEP = 256 << 20
 
@@ -28,9 +46,11 @@ KEEP = 256 << 20
 class ClientUpdate:
     """The work of clients whose whole update is protected (or, without a bound, of plain FedAvg)."""
 
-    def __init__(self, site: Site, theta: np.ndarray) -> None:
-        self.site, self.plan, self.theta = site, site.plan, theta
-        self.descent = local.Descent(self.plan.optimizer, self.plan.lr, self.plan.momentum)
+    def __init__(self, site: Site, theta: np.ndarray, terms: Terms) -> None:
+        from sordino.clients.descent import Descent
+
+        self.site, self.plan, self.theta, self.terms = site, terms.plan, theta, terms
+        self.descent = Descent(self.plan.optimizer, self.plan.lr, self.plan.momentum)
         self._waiting: dict[tuple[int, int], np.ndarray] = {}  # by round and client
         self._room = KEEP // (4 * site.flat.size)
 
@@ -40,57 +60,191 @@ class ClientUpdate:
     def weight(self, item: int) -> int:
         return self.site.federation.size(item)
 
-    def shares(self, items: Sequence[int]) -> int:
-        return len(items)
-
-    def ask(self, request: Request, item: int) -> np.ndarray:
+    def query(self, request: Request, item: int) -> Reply:
         update = self.update(request.round, item)
         self._waiting = {key: kept for key, kept in self._waiting.items() if key[0] == request.round}
         if len(self._waiting) < self._room:
             self._waiting[request.round, item] = update
-        assert request.query is not None and request.bound is not None
+        assert request.bound is not None
         return self._answer(request, item, request.bound, update)
 
-    def give(self, request: Request, item: int, out: np.ndarray) -> np.ndarray | None:
+    def contribute(self, request: Request, item: int, out: np.ndarray) -> Reply:
         update = self._waiting.pop((request.round, item), None)
         if update is None:
             update = self.update(request.round, item)
         bound = request.bound
         if bound is None:
             out += request.grid.encode(np.nan_to_num(update.astype(np.float64), posinf=0, neginf=0))
-            return None
+            return Reply()
         out += request.grid.encode(bound.clip(update))
+        noise = 0.0
         if request.multiplier is not None:
-            noise = source(self.plan.seed, request.round, item, "noise", self.plan.secure)
-            out += request.grid.round(noise_share(bound, request.multiplier, request.survivors, noise, out.size))
-        return None if request.query is None else self._answer(request, item, bound, update)
+            drawn = self.noise_source(request.round, item, "noise")
+            noise = mechanisms.add_share(out, request.grid, bound, request.multiplier, request.survivors, drawn)
+        said = Reply() if request.query is None else self._answer(request, item, bound, update)
+        return Reply(said.answer, noise, said.answer_noise)
+
+    def noise_source(self, round: int, item: int, purpose: str) -> Source:
+        """A stream of this client's own for each round and purpose."""
+        return source(self.plan.seed, round, item, purpose, self.plan.secure)
 
     def update(self, round: int, item: int) -> np.ndarray:
         """theta_k - theta, weighted."""
+        from sordino.clients.descent import train
+
         flat = self.site.flat
         x, y = self.site.client(item)
         flat.load(self.theta)
         self.site.seed_layers(round, item)
         batches = stream(self.plan.seed, round, item, "batches")
         epochs, batch = self.plan.local_epochs, self.plan.batch_size
-        local.train(flat, self.site.forward, x, y, self.site.loss, self.descent, epochs, batch, batches)
+        train(flat, self.site.forward, x, y, self.site.loss, self.descent, epochs, batch, batches)
         flat.guard()
-        with torch.no_grad():
-            moved = flat.theta.cpu().numpy() - self.theta
-        return moved * np.float32(self.share(len(y)))
+        moved = flat.theta.detach().cpu().numpy() - self.theta
+        return moved * np.float32(own_weight(self.plan, len(y)))
 
-    def share(self, examples: int) -> float:
-        if self.plan.weights == "uniform":
-            return 1.0
-        cap = self.plan.weight_cap
-        return float(examples) if cap is None else min(examples / cap, 1.0)
-
-    def _answer(self, request: Request, item: int, bound: Bound, update: np.ndarray) -> np.ndarray:
-        assert request.query is not None
+    def _answer(self, request: Request, item: int, bound: Bound, update: np.ndarray) -> Reply:
+        query = request.query
+        assert query is not None
         wide = update.astype(np.float64)
-        norm = np.abs(wide).sum() if bound.norm_kind == "l1" else np.sqrt(np.square(wide).sum())
-        answer = request.query.encode(np.array([norm]), bound.size)
-        if request.query_std is None:
-            return answer
-        noise = source(self.plan.seed, request.round, item, f"query-{request.phase}", self.plan.secure)
-        return answer + query_share(request.query_std, request.survivors, noise, answer.size)
+        norms = np.array([np.abs(wide).sum() if bound.norm_kind == "l1" else np.sqrt(np.square(wide).sum())])
+        if is_raw(query):
+            return Reply(query.encode(norms, bound.size))
+        assert request.query_grid is not None
+        codes, noise = answer_codes(query, norms, bound.size, request.query_grid), 0.0
+        if request.query_multiplier is not None:
+            noise = add_answer_share(codes, request, self.plan, item)
+        return Reply(codes, answer_noise=noise)
+
+
+def add_answer_share(codes: np.ndarray, request: Request, plan: Plan, client: int) -> float:
+    """A client's share of the noise on an answer, in place; the evidence."""
+    assert request.query is not None and request.query_grid is not None and request.query_multiplier is not None
+    drawn = source(plan.seed, request.round, client, f"query-{request.phase}", plan.secure)
+    limit = Flat(request.query.norm)
+    return mechanisms.add_share(codes, request.query_grid, limit, request.query_multiplier, request.survivors, drawn)
+
+
+class Client(Scheme):
+    """Whole clients."""
+
+    name = "client"
+    work_class = ClientUpdate
+    round_class: type[ClippedRound] = ClippedRound
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.noise = noise_for(plan.observer)
+        # Who sees the messages sees who takes part: only towards the public is a cohort a secret.
+        self.secret_cohort = plan.observer == Observer.PUBLIC
+        self.uses_sizes = plan.weights == "size"
+
+    def check(self) -> None:
+        super().check()
+        plan = self.plan
+        shares = plan.observer == Observer.SECAGG_SERVER
+        if shares and plan.sampling == Sampling.POISSON and plan.cohort_size != plan.clients:
+            raise BadInput(
+                "under secure aggregation the noise is divided among a known number of clients, which poisson does not give; "
+                "use sampling fixed."
+            )
+        if plan.weights == "size" and plan.weight_cap is None:
+            raise BadInput("weights size needs a public weight_cap (examples from which on a client weighs in full).")
+
+    # ---- what one client is exposed to -------------------------------------------------------------------------------------
+
+    @property
+    def relation(self) -> Relation:
+        """Amplification by samples of a fixed size is proven for replace-one only."""
+        fixed = self.plan.sampling == Sampling.FIXED and self.secret_cohort
+        return Relation.REPLACE_ONE if fixed and self.plan.relation is None else super().relation
+
+    def _check_relation(self) -> None:
+        super()._check_relation()
+        plan = self.plan
+        if plan.sampling == Sampling.FIXED and self.secret_cohort and plan.relation == Relation.ZERO_OUT:
+            raise BadInput(
+                "fixed-size sampling is proven for relation replace-one only; leave relation out, or use poisson."
+            )
+
+    def exposure(self, multipliers: Sequence[float], sizes: PublicSizes) -> Exposure:
+        plan = self.plan
+        noise = events.laplace if plan.mechanism == "laplace" else events.gaussian
+        if not self._amplified:
+            return noise
+        if plan.sampling == Sampling.FIXED:
+            return lambda z: events.without_replacement(plan.clients, plan.cohort_size, noise(z))
+        return lambda z: events.poisson(sampling.rate(plan), noise(z))
+
+    @property
+    def _amplified(self) -> bool:
+        return self.secret_cohort and self.plan.cohort_size < self.plan.clients
+
+    @property
+    def cohort_seen(self) -> bool:
+        return not self.secret_cohort
+
+    def exposures(self, rounds: int) -> int:
+        return rounds if self.secret_cohort else sampling.participations(self.plan, rounds)
+
+    def filter_of(self, terms: Terms, client: int) -> Filter:
+        """Towards the public a client is charged its sampled share in every round; else it is charged for its own rounds."""
+        return super().filter_of(terms, client) if self.secret_cohort else own_rounds(terms, client)
+
+    def proof_sampling(self, sizes: PublicSizes) -> tuple[Sampling, float | None]:
+        if not self.secret_cohort or self.plan.sampling == Sampling.NONE:
+            return Sampling.NONE, None
+        return self.plan.sampling, sampling.rate(self.plan)
+
+    # ---- public numbers ----------------------------------------------------------------------------------------------------
+
+    def units(self, sizes: PublicSizes) -> float:
+        return self.plan.cohort_size
+
+    def contributions(self, sizes: PublicSizes) -> float:
+        """Where each client adds its own noise in full, noises average out slowly."""
+        return self.plan.cohort_size / (math.sqrt(self.plan.cohort_size) if self.noise == Noise.LOCAL else 1.0)
+
+    def denominator(self, sizes: PublicSizes, cohort: np.ndarray) -> float:
+        if self.plan.weights == "size":
+            return sampling.rate(self.plan) * weight_of(self.plan, sizes, np.arange(self.plan.clients))
+        return self.plan.cohort_size
+
+    @property
+    def survivors(self) -> int:
+        if self.noise != Noise.SHARES:
+            return 1
+        return self.plan.survivors or self.plan.cohort_size
+
+    # ---- what clients do, and how a round steps ----------------------------------------------------------------------------
+
+    def work(self, site: Site, theta: np.ndarray, rule: Rule, terms: Terms) -> Work[Any]:
+        return self.work_class(site, theta, terms)
+
+    def rounds(self, context: Context) -> Round:
+        return self.round_class(context)
+
+    def expected(self, terms: Terms, rule: Rule, asked: Request, taken: float) -> Request:
+        return expected.clipped(terms, rule, asked, taken)
+
+
+def own_rounds(terms: Terms, client: int) -> Filter:
+    """The rounds that one client is drawn for, where cohorts are public; of equal rounds as many as the busiest has."""
+    if not terms.proven or len(terms.schedule) == 1:
+        return terms.counted_off([(terms.schedule[0][0], terms.exposures)]) if terms.proven else terms.budget_filter()
+    mine = [t for t in range(1, terms.rounds + 1) if client in sampling.public_cohort(terms.plan, t)]
+    return terms.counted_off([(terms.round_event(t), 1) for t in mine])
+
+
+def weight_of(plan: Plan, sizes: PublicSizes, clients: np.ndarray) -> float:
+    """The public weights of these clients, added up."""
+    if plan.weights == "uniform":
+        return float(len(clients))
+    sums = sizes.each[clients].astype(np.float64)
+    return float(sums.sum() if plan.weight_cap is None else np.minimum(sums / plan.weight_cap, 1.0).sum())
+
+
+def own_weight(plan: Plan, examples: int) -> float:
+    if plan.weights == "uniform":
+        return 1.0
+    return float(examples) if plan.weight_cap is None else min(examples / plan.weight_cap, 1.0)

@@ -1,36 +1,182 @@
 """Example unit, local: each client runs DP-SGD for itself (Abadi et al. 2016) and trusts nobody with its gradients.
 
-Every step draws a Poisson batch of the client's own records, clips each gradient, adds the full noise and moves on; every
-step is charged. What the client sends is made of released values only, so it holds towards every observer, and the client
-runs the rule of the bound by itself, from the state that the server sent.
+Every step draws a secret Poisson batch of the client's own records, clips each gradient, adds the full noise and moves
+on; every step is charged. What the client sends is made of released values only, so it holds towards every observer, and
+the client runs the rule of the bound by itself, from the state that the server sent.
+
+Rates and numbers of steps follow from how many records a client holds, which is public. The client that is charged most
+over the whole run is the one that is reported: its whole run is composed, round after round, for every size there is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from sordino.clients.descent import Descent
-from sordino.clients.site import Site
-from sordino.gradients.per_example import PerExample
-from sordino.privacy import mechanisms
-from sordino.privacy.randomness import source, stream
-from sordino.privacy.release import Private, Released
-from sordino.rules.base import RoundOutput, Rule, State
-from sordino.rules.query import Answer, Query, split
-from sordino.schemes.pooled import joint, record_rate
-from sordino.schemes.request import Request
-from sordino.schemes.terms import local_steps
+from sordino.errors import NotPrivate
+from sordino.federation import sampling
+from sordino.federation.sizes import PublicSizes
+from sordino.privacy import accounting, events, mechanisms, rdp
+from sordino.privacy.bounds import Bound, Flat
+from sordino.privacy.filter import Filter
+from sordino.privacy.randomness import Source, source
+from sordino.privacy.release import Private, disclose, require_released
+from sordino.privacy.vocabulary import Noise, Sampling
+from sordino.rules.base import RoundOutput, Rule, State, merge
+from sordino.rules.query import Answer, Query, answer_codes, is_raw, split
+from sordino.schemes import certified, expected
+from sordino.schemes.base import Exposure, Scheme
+from sordino.schemes.client import own_rounds
+from sordino.schemes.pooled import joint, record_rate, refuse_fixed
+from sordino.schemes.request import CONTRIBUTE, Reply, Request, Work
+from sordino.schemes.round import Context, Release, Round, ScheduledRound
+from sordino.schemes.terms import Terms
+
+if TYPE_CHECKING:
+    from sordino.clients.site import Site
+
+GRID = mechanisms.FixedPoint(2.0**32)  # of released moves
+_FEW = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])  # orders at which every size is bounded first
+
+
+class Local(Scheme):
+    """Each client its own DP-SGD."""
+
+    name = "local"
+    noise = Noise.LOCAL
+
+    def check(self) -> None:
+        super().check()
+        refuse_fixed(self.plan)
+
+    # ---- what one record is exposed to -------------------------------------------------------------------------------------
+
+    def rate(self, examples: int) -> float:
+        """The probability with which each of a client's records takes part in a step: it draws, and it is charged."""
+        return record_rate(self.plan, examples)
+
+    def local_steps(self, examples: int) -> int:
+        """How many noisy steps a client of that many records takes in a round; each is charged."""
+        return self.plan.local_epochs * math.ceil(examples / min(self.plan.batch_size, examples))
+
+    def client_round(self, z: float, examples: int) -> events.Event:
+        """One round of DP-SGD at a client of that many records."""
+        q = self.rate(examples)
+        step = events.gaussian(z) if q == 1 else events.poisson(q, events.gaussian(z))
+        return events.repeated(step, self.local_steps(examples))
+
+    def exposure(self, multipliers: Sequence[float], sizes: PublicSizes) -> Exposure:
+        worst = self.most_charged(multipliers, sizes)
+        return lambda z: self.client_round(z, worst)
+
+    def most_charged(self, multipliers: Sequence[float], sizes: PublicSizes) -> int:
+        """The size of client that is charged most over all these rounds.
+
+        Renyi accounting at a few orders bounds every client from above; the tight account is then taken of one after
+        another, until no size that is left can be the largest any more.
+        """
+        distinct = sizes.distinct()
+        if len(distinct) == 1:
+            return distinct[0]
+        runs = {n: self._whole_run(multipliers, n) for n in distinct}
+        delta, relation = self.plan.delta, self.relation
+        bounds = {n: rdp.epsilon_of(rdp.curve(run, relation, _FEW), delta, _FEW) for n, run in runs.items()}
+        worst, largest = distinct[0], -1.0
+        for n in sorted(distinct, key=lambda n: -bounds[n]):
+            if bounds[n] <= largest:
+                break
+            tight = accounting.epsilon_only(runs[n], delta, relation)
+            if tight > largest:
+                worst, largest = n, tight
+        return worst
+
+    def _whole_run(self, multipliers: Sequence[float], examples: int) -> events.Event:
+        rounds = ((self.client_round(z, examples), sum(1 for _ in same)) for z, same in groupby(multipliers))
+        return events.composed(events.repeated(event, count) for event, count in rounds)
+
+    @property
+    def cohort_seen(self) -> bool:
+        return True
+
+    def release_rate(self, terms: Terms) -> float:
+        return self.rate(self.most_charged(terms.exposed_multipliers, terms.public))
+
+    def exposures(self, rounds: int) -> int:
+        return sampling.participations(self.plan, rounds)
+
+    def proof_sampling(self, sizes: PublicSizes) -> tuple[Sampling, float | None]:
+        q = max(self.rate(n) for n in sizes.distinct())
+        return (Sampling.NONE, None) if q == 1 else (Sampling.POISSON, q)
+
+    def claim_inputs(self, sizes: PublicSizes) -> tuple[float | None, int | None]:
+        largest = max(sizes.distinct())
+        return self.rate(largest), self.plan.rounds * self.local_steps(largest)
+
+    def steps(self, sizes: PublicSizes) -> int:
+        return max(self.local_steps(n) for n in sizes.distinct())
+
+    # ---- public numbers ----------------------------------------------------------------------------------------------------
+
+    def units(self, sizes: PublicSizes) -> float:
+        return min(self.plan.batch_size, max(sizes.distinct()))
+
+    def denominator(self, sizes: PublicSizes, cohort: np.ndarray) -> float:
+        return self.plan.cohort_size
+
+    # ---- what clients do, and how a round steps ----------------------------------------------------------------------------
+
+    def work(self, site: Site, theta: np.ndarray, rule: Rule, terms: Terms) -> Work[Any]:
+        return LocalSteps(site, theta, rule, terms)
+
+    def rounds(self, context: Context) -> Round:
+        return LocalRound(context)
+
+    def filter_of(self, terms: Terms, client: int) -> Filter:
+        return own_rounds(terms, client)
+
+    def expected(self, terms: Terms, rule: Rule, asked: Request, taken: float) -> Request:
+        return expected.same(self.request(terms, asked.round, asked.state), asked)
+
+    def request(self, terms: Terms, t: int, state: State) -> Request:
+        """What clients are asked in round t; a data holder makes the same one from its own terms."""
+        z = terms.multiplier_of(t)
+        return Request(round=t, phase=CONTRIBUTE, grid=GRID, bound=None, multiplier=z, state=state, released=True)
+
+
+class LocalRound(ScheduledRound):
+    """Clients that run DP-SGD each for itself: what they send is released already."""
+
+    def release(self, t: int, cohort: np.ndarray, rule_state: State) -> Release:
+        scheme = self.scheme
+        assert isinstance(scheme, Local)
+        request = scheme.request(self.terms, t, rule_state)
+        aggregate = self.engine.run(request, self.work.items(t, cohort))
+        total = require_released(aggregate.total, "what local clients send").decode()
+        states = require_released(aggregate.reports, "the state of a local client's rule")
+        mean = total / self.terms.denominator(cohort)
+        bound = self.rule.bound(rule_state, None)
+        return Release(mean, bound, 0.0, merge(states) if states else rule_state)
+
+    def _check_released(self, t: int) -> None:
+        """Each step is held against its grant where it is made (`LocalSteps`)."""
 
 
 class LocalSteps:
     """The work of clients that run DP-SGD each for itself."""
 
-    def __init__(self, site: Site, theta: np.ndarray, rule: Rule) -> None:
-        self.site, self.plan, self.theta, self.rule = site, site.plan, theta, rule
+    def __init__(self, site: Site, theta: np.ndarray, rule: Rule, terms: Terms) -> None:
+        from sordino.clients.descent import Descent
+        from sordino.gradients.per_example import PerExample
+
+        scheme = terms.scheme
+        assert isinstance(scheme, Local)
+        self.site, self.plan, self.theta, self.rule, self.terms = site, terms.plan, theta, rule, terms
+        self.scheme = scheme
         self.per_example = PerExample(site.flat, site.losses)
         self.descent = Descent(self.plan.optimizer, self.plan.lr, self.plan.momentum)
 
@@ -40,61 +186,89 @@ class LocalSteps:
     def weight(self, item: int) -> int:
         return self.site.federation.size(item)
 
-    def give(self, request: Request, item: int, out: np.ndarray) -> State:
-        """Run the round's steps; put the released move into `out` and return the released state of the rule."""
+    def query(self, request: Request, item: int) -> Reply:
+        raise AssertionError("local clients ask themselves")
+
+    def contribute(self, request: Request, item: int, out: np.ndarray) -> Reply:
+        """Run the round's steps; put the released move into `out` and report the released state of the rule."""
+        import torch
+
         flat, state = self.site.flat, dict(request.state)
+        assert request.multiplier is not None
         flat.load(self.theta)
         self.site.seed_layers(request.round, item)
         move = self.descent.start(flat.size, flat.theta.device)
-        for step in range(local_steps(self.plan, self.site.federation.size(item))):
-            gradient, state = self._step(request, item, step, state)
+        for step in range(self.scheme.local_steps(self.site.federation.size(item))):
+            gradient, state = self._step(request.round, item, step, state, request.multiplier)
             flat.theta.sub_(move(torch.from_numpy(gradient.astype(np.float32)).to(flat.theta.device)))
         out += request.grid.round(flat.theta.cpu().numpy().astype(np.float64) - self.theta)
-        return state
+        return Reply(report=state)
 
-    def shares(self, items: Sequence[int]) -> int:
-        return len(items)
-
-    def ask(self, request: Request, item: int) -> np.ndarray:
-        raise AssertionError("local clients ask themselves")
-
-    def _step(self, request: Request, k: int, step: int, state: State) -> tuple[np.ndarray, State]:
+    def _step(self, round: int, k: int, step: int, state: State, z: float) -> tuple[np.ndarray, State]:
         """One released gradient, and the rule's next state."""
+        import torch
+
         x, y = self.site.client(k)
-        rate = record_rate(self.plan.batch_size, len(y), self.plan.sampling)
-        units = rate * len(y)
-        key = f"step-{step}"
-        coins = stream(self.plan.seed, request.round, k, f"records-{key}").random(len(y))
-        drawn = torch.from_numpy(np.flatnonzero(coins < rate)).to(x.device)
+        self._check_size(k, len(y))
+        rate, capacity = self.scheme.rate(len(y)), max(2, len(y))
+        units, key = rate * len(y), f"step-{step}"
+        rows = self.site.draws.records(round, k, len(y), rate, f"records-{key}")
+        drawn = torch.from_numpy(rows).to(x.device)
         x, y = x.index_select(0, drawn), y.index_select(0, drawn)
-        noise = source(self.plan.seed, request.round, k, f"noise-{key}", self.plan.secure)
-        assert request.multiplier is not None
+        door = _Door(source(self.plan.seed, round, k, f"noise-{key}", self.plan.secure), capacity, units)
 
-        pre_clip, with_sum = self.rule.query(state)
-        z_sum, (std_pre, std_with) = split(request.multiplier, pre_clip, with_sum)
+        queries = self.rule.query(state)
+        certified.check_queries(self.terms, queries)
+        z_sum, (std_pre, std_with) = split(z, *queries)
         asked = None
-        if pre_clip is not None:
+        if queries.pre_clip is not None:
             norms = joint(self.per_example.norms(x, y))
-            asked = self._answer(pre_clip, norms, self.rule.bound(state, None).size, std_pre, units, noise)
+            asked = door.answer(queries.pre_clip, norms, self.rule.bound(state, None).size, std_pre)
         bound = self.rule.bound(state, asked)
+        certified.check_bound(self.terms, bound)
         total, norms = self.per_example.clipped_sum(x, y, bound)
-        grid = mechanisms.FixedPoint.for_bound(bound, max(1, len(y)))
-        raw = mechanisms.Sum(grid.encode(total), grid)
-        noisy, _ = mechanisms.gaussian(Private(raw, bound=bound), bound, z_sum, noise)
-        mean = bound.decode(noisy.value / units)
-        beside_answer = None
-        if with_sum is not None:
-            beside_answer = self._answer(with_sum, joint(norms), bound.size, std_with, units, noise)
-        seen = RoundOutput(request.round, bound, beside_answer, mean, bound.std(z_sum) / units, asked)
-        return mean, self.rule.observe(state, seen)
+        mean = bound.decode(door.sum(total, bound, z_sum) / units)
+        said = None
+        if queries.with_sum is not None:
+            said = door.answer(queries.with_sum, joint(norms), bound.size, std_with)
+        if self.terms.proven:
+            certified.check_released(self.plan.mechanism, door.released, z, f"step {step + 1} of round {round}")
+        output = RoundOutput(round, bound, said, mean, bound.std(z_sum) / units, asked)
+        return mean, self.rule.observe(state, output)
 
-    @staticmethod
-    def _answer(query: Query, norms: np.ndarray, size: float, std: float | None, units: float, noise: Any) -> Answer:
-        raw = Private(query.encode(norms, size))
-        if std is None:
-            from sordino.privacy.release import disclose
+    def _check_size(self, k: int, held: int) -> None:
+        """Rates and steps follow from the declared size, so it must be the true one."""
+        declared = self.site.federation.size(k)
+        if held != declared:
+            raise NotPrivate(
+                f"client {k} declares {declared} records and holds {held}; the proof rests on the declared number: correct it."
+            )
 
-            told: Released = disclose(raw, "exact norms of a batch")[0]
-        else:
-            told, _ = mechanisms.release_query(raw, query.norm, std, noise)
-        return Answer(told.value, units, std or 0.0)
+
+@dataclass
+class _Door:
+    """The way out of one step: everything that leaves is noised, and noted."""
+
+    noise: Source
+    capacity: int  # records that a sum may hold; the client's declared number, never that of the batch
+    units: float
+    released: list[events.Event] = field(default_factory=list)
+
+    def sum(self, total: np.ndarray, bound: Bound, z: float) -> np.ndarray:
+        grid = mechanisms.FixedPoint.for_bound(bound, self.capacity)
+        return self._gaussian(mechanisms.Sum(grid.encode(total), grid), bound, z)
+
+    def answer(self, query: Query, norms: np.ndarray, size: float, std: float | None) -> Answer:
+        if is_raw(query) or std is None:
+            exact, event = disclose(Private(query.encode(norms, size)), "exact norms of a batch are used")
+            self.released.append(event)
+            return Answer(exact.value, self.units)
+        limit = Flat(query.norm)
+        grid = mechanisms.FixedPoint.for_bound(limit, self.capacity)
+        codes = answer_codes(query, norms, size, grid)
+        return Answer(self._gaussian(mechanisms.Sum(codes, grid), limit, std / query.norm), self.units, std)
+
+    def _gaussian(self, total: mechanisms.Sum, bound: Bound, z: float) -> np.ndarray:
+        noisy, event = mechanisms.gaussian(Private(total, bound=bound), bound, z, self.noise)
+        self.released.append(event)
+        return noisy.value

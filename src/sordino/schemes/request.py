@@ -1,55 +1,75 @@
-"""What the server asks of clients in a round: plain public data, the same in one process, in workers and across machines."""
+"""What the server asks of clients in a round, and what comes back: plain data, the same in one process and across machines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from sordino.privacy.bounds import Bound
 from sordino.privacy.mechanisms import FixedPoint
+from sordino.rules.base import State
 from sordino.rules.query import Query
 
-QUERY, CONTRIBUTE = "ask", "give"
+QUERY, CONTRIBUTE = "query", "contribute"
 
 
 @dataclass(frozen=True)
 class Request:
     """One of the two phases of a round.
 
-    `ask`: answer `query` about your norms, and send nothing else (only rules that need this round's norms).
-    `give`: send your clipped contribution under `bound`, and your answer to `query` if there is one.
-    Where clients add noise themselves, `multiplier` and `query_std` say how much, divided among `survivors`.
+    `query`: answer `query` about your norms, and send nothing else (only rules that need this round's norms ask).
+    `contribute`: send your clipped contribution under `bound`, and your answer to `query` if there is one.
+    Where clients add noise themselves, the two multipliers say how much, divided among `survivors`.
     """
 
     round: int
     phase: str
-    grid: FixedPoint
-    bound: Bound | None  # None: nothing is clipped (only for methods that are not private)
+    grid: FixedPoint  # of the sum
+    bound: Bound | None  # None: nothing is clipped here (no privacy, or clients that clip step by step)
     query: Query | None = None
-    multiplier: float | None = None  # None: the server adds the noise
-    query_std: float | None = None
+    query_grid: FixedPoint | None = None
+    multiplier: float | None = None  # noise on the sum in bounds; None: the server adds it
+    query_multiplier: float | None = None  # noise on the answer, in norms of one unit's answer
     survivors: int = 1
-    released: bool = False  # clients send only what their own mechanisms let out
-    state: dict[str, Any] = field(default_factory=dict)  # of the rule, for clients that run it themselves
+    released: bool = False  # clients send only what their own mechanisms released
+    state: State = field(default_factory=dict)  # of the rule, for clients that run it themselves
 
 
-class Work(Protocol):
-    """What happens where the data is, for one unit; see `whole`, `pooled` and `dpsgd`."""
+@dataclass(frozen=True)
+class Reply:
+    """What one item's work gives, besides the codes that it adds to the sum.
 
-    def items(self, round: int, cohort: np.ndarray) -> list[Any]:
+    `noise` and `answer_noise` are evidence: the variance of the noise that this item really added, in squared bounds
+    and in squared norms. A sum is opened only if the evidence in it suffices.
+    """
+
+    answer: np.ndarray | None = None  # codes on the query's grid; exact values if the query is raw
+    noise: float = 0.0
+    answer_noise: float = 0.0
+    report: object = None  # what a client that runs its own rule says; released
+
+
+Item = TypeVar("Item")
+
+
+class Work(Protocol, Generic[Item]):
+    """What happens where the data is. One class for each scheme."""
+
+    def items(self, round: int, cohort: np.ndarray) -> list[Item]:
         """The round's work in pieces that may run anywhere, in any order. Never depends on the number of workers."""
 
-    def weight(self, item: Any) -> int:
+    def weight(self, item: Item) -> int:
         """How much work an item is, to hand out the largest first."""
 
-    def shares(self, items: Sequence[Any]) -> int:
-        """How many of the items add a share of the noise, where clients do."""
-
-    def ask(self, request: Request, item: Any) -> np.ndarray:
+    def query(self, request: Request, item: Item) -> Reply:
         """The item's answer to the query."""
 
-    def give(self, request: Request, item: Any, out: np.ndarray) -> Any:
-        """Add the item's contribution, as fixed-point codes, to `out`; return its answer, if it was asked for one."""
+    def contribute(self, request: Request, item: Item, out: np.ndarray) -> Reply:
+        """Add the item's contribution, as fixed-point codes, to `out`."""
+
+
+def work_on(work: Work[Item], request: Request, item: Item, out: np.ndarray) -> Reply:
+    """One item in one phase."""
+    return work.query(request, item) if request.phase == QUERY else work.contribute(request, item, out)

@@ -51,8 +51,9 @@ class Collector:
 class SecureSum:
     """One sum under a collector: masked vectors in, their sum out."""
 
-    def __init__(self, collector: Collector, number: int, length: int) -> None:
-        self.collector, self.roster, self.number = collector, collector.roster, number
+    def __init__(self, collector: Collector, number: int, length: int, about: bytes = b"") -> None:
+        """`about` is what the members were told, as a digest; a false one opens nothing."""
+        self.collector, self.roster, self.number, self.about = collector, collector.roster, number, about
         self._total = np.zeros(length, np.uint64)
         self.survivors: tuple[int, ...] = ()
         self.liars: set[int] = set()  # who handed out shares that do not fit
@@ -86,7 +87,7 @@ class SecureSum:
             masks.add_mask(total, masks.derive(seed, roster.digest, "own mask", number, k), -1)
         for k, secret in secrets.items():
             for j in self.survivors:
-                key = pair_key(roster, number, secret, adverts[j].masks[number], k, j)
+                key = pair_key(roster, number, self.about, secret, adverts[j].masks[number], k, j)
                 masks.add_mask(total, key, -1 if j < k else +1)  # what survivor j had added with the lost k
         return total.view(np.int64)
 

@@ -3,12 +3,16 @@
     advertise()                     public keys, signed
     share(adverts)                  this member's secrets, in sealed letters to the others
     receive(letters)                the others' letters
-    mask(number, codes)             x + own mask + the masks with every other member, modulo 2^64
-    confirm(number, survivors)      signs whom it was told to be left
+    mask(number, codes, about)      x + own mask + the masks with every other member, modulo 2^64
+    confirm(number, survivors)      signs what the sum is about, and whom it was told to be left
     reveal(number, ..., signatures) for each survivor a share of its own seed, for each of the lost one of its mask key
 
 A member masks once for each sum and never reveals both kinds of share about anybody. That, a threshold above half, and
 signatures on one list of survivors are what keep a lying server from opening a single contribution.
+
+`about` is a digest of everything that the members were told about a sum: plan, public facts and request. It is part of
+every mask that two members have in common, so that the masks of members that were told different things do not cancel,
+and of what they sign. A server that tells one member another bound than the rest gets noise of 64 random bits.
 
 The state is plain data (`to_json`), to be on disk before the next message leaves; a member that forgot what it has said
 must not speak again under the same roster.
@@ -16,6 +20,7 @@ must not speak again under the same roster.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -41,7 +46,7 @@ class Member:
         self._adverts: dict[int, Advert] = {}
         self._shares: dict[int, bytes] = {}  # of the others' secrets, and of its own
         self._peers: tuple[int, ...] = ()
-        self._masked: set[int] = set()
+        self._masked: dict[int, bytes] = {}  # sums that were masked, and what they were about
         self._confirmed: dict[int, tuple[int, ...]] = {}
         self._revealed: set[int] = set()
         self.suspects: dict[int, str] = {}  # whose letters could not be opened, and why
@@ -110,7 +115,7 @@ class Member:
 
     # ---- a sum ----------------------------------------------------------------------------------
 
-    def mask(self, number: int, codes: np.ndarray) -> np.ndarray:
+    def mask(self, number: int, codes: np.ndarray, about: bytes = b"") -> np.ndarray:
         """The masked vector; once for each sum, for two vectors under one mask would show their difference."""
         self._sum(number)
         if not self._peers:
@@ -119,12 +124,13 @@ class Member:
             raise Broken(f"sum {number} of this roster was masked before")
         if codes.dtype != np.int64 or codes.ndim != 1:
             raise BadInput(f"a sum is over flat vectors of int64, not {codes.dtype} of shape {codes.shape}.")
-        self._masked.add(number)
+        self._masked[number] = about
         out = codes.astype(np.uint64)  # the same bits; arithmetic on them is modulo 2^64
         own = masks.derive(self._seeds[number], self.roster.digest, "own mask", number, self.me)
         masks.add_mask(out, own, +1)
         for k in self._peers:
-            key = pair_key(self.roster, number, self._masks[number], self._adverts[k].masks[number], self.me, k)
+            theirs = self._adverts[k].masks[number]
+            key = pair_key(self.roster, number, about, self._masks[number], theirs, self.me, k)
             masks.add_mask(out, key, +1 if self.me < k else -1)
         return out
 
@@ -141,7 +147,7 @@ class Member:
         if self.me not in survivors:
             raise Broken("the list of survivors leaves this member out")
         _enough(len(survivors), self.roster)
-        return self.identity.sign(agreement(self.roster, number, survivors))
+        return self.identity.sign(agreement(self.roster, number, self._masked[number], survivors))
 
     def reveal(self, number: int, signatures: Mapping[int, bytes]) -> dict[int, bytes]:
         """For each survivor a share of its seed, for each of the lost a share of its mask key."""
@@ -151,7 +157,7 @@ class Member:
             raise Broken(f"no list of survivors was confirmed for sum {number}")
         if number in self._revealed:
             raise Broken(f"shares for sum {number} were revealed before")
-        text = agreement(self.roster, number, survivors)
+        text = agreement(self.roster, number, self._masked[number], survivors)
         valid = [k for k, sign in signatures.items() if k in survivors and self.identity.verify(k, text, sign)]
         _enough(len(valid), self.roster)
         self._revealed.add(number)
@@ -180,7 +186,7 @@ class Member:
             "adverts": [advert.to_json() for advert in self._adverts.values()],
             "shares": {str(k): part.hex() for k, part in self._shares.items()},
             "peers": list(self._peers),
-            "masked": sorted(self._masked),
+            "masked": {str(n): about.hex() for n, about in self._masked.items()},
             "confirmed": {str(n): list(who) for n, who in self._confirmed.items()},
             "revealed": sorted(self._revealed),
         }
@@ -194,16 +200,17 @@ class Member:
         made._adverts = {advert.member: advert for advert in map(Advert.from_json, plain["adverts"])}
         made._shares = {int(k): bytes.fromhex(part) for k, part in plain["shares"].items()}
         made._peers = tuple(plain["peers"])
-        made._masked = set(plain["masked"])
+        made._masked = {int(n): bytes.fromhex(about) for n, about in plain["masked"].items()}
         made._confirmed = {int(n): tuple(who) for n, who in plain["confirmed"].items()}
         made._revealed = set(plain["revealed"])
         return made
 
 
-def pair_key(roster: Roster, number: int, secret: bytes, public: bytes, one: int, other: int) -> bytes:
-    """The key of the mask that two members have in common in one sum."""
+def pair_key(roster: Roster, number: int, about: bytes, secret: bytes, public: bytes, one: int, other: int) -> bytes:
+    """The key of the mask that two members have in common in one sum, if both were told the same about it."""
+    salt = hashlib.sha256(roster.digest + about).digest()
     try:
-        return masks.agree(secret, public, roster.digest, "pair mask", number, min(one, other), max(one, other))
+        return masks.agree(secret, public, salt, "pair mask", number, min(one, other), max(one, other))
     except ValueError:
         raise Broken(f"the mask key of member {one} or {other} is no good") from None
 

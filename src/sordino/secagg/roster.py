@@ -146,6 +146,6 @@ def commitment(roster: Roster, member: int, number: int, seed: bytes) -> bytes:
     return hashlib.sha256(b"sordino seed" + roster.digest + f"{member} {number} ".encode() + seed).digest()
 
 
-def agreement(roster: Roster, number: int, survivors: Iterable[int]) -> bytes:
-    """What members sign to confirm that they were all told the same survivors."""
-    return b"sordino survivors" + roster.digest + json.dumps([number, sorted(survivors)]).encode()
+def agreement(roster: Roster, number: int, about: bytes, survivors: Iterable[int]) -> bytes:
+    """What members sign to confirm that they were all told the same about a sum, and the same survivors."""
+    return b"sordino survivors" + roster.digest + json.dumps([number, about.hex(), sorted(survivors)]).encode()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from sordino.deployment.federate import federate
 from sordino.engines.flower.engine import Patience
-from sordino.engines.flower.federate import federate
 from sordino.engines.flower.holder import Holder
 from sordino.engines.flower.policy import Policy
 from sordino.engines.flower.seals import Plain

@@ -108,7 +108,7 @@ def test_too_few_survivors_abort_and_open_nothing(hall, tmp_path, caplog):
     for name in ("n2", "n3"):
         Fate(hall, name, lambda kind, count: "mute" if kind == "work" else None)
     with pytest.raises(Aborted), caplog.at_level(logging.WARNING):
-        hall.train(plan(), tmp_path / "run", patience=SOON, speed=EngineOptions(patience=2))
+        hall.train(plan(), tmp_path / "run", patience=SOON, options=EngineOptions(patience=2))
     assert "work" in asked and "confirm" not in asked and "reveal" not in asked
     assert not (tmp_path / "run" / "model.safetensors").exists()
     assert "nothing was opened" in caplog.text
@@ -190,7 +190,7 @@ def test_tampered_letters_are_logged_where_they_arrive(hall, tmp_path, caplog):
 
     Fate(hall, "n0", on("letters", 1, tamper))
     with caplog.at_level(logging.WARNING), pytest.raises(Aborted):
-        hall.train(plan(rounds=1), tmp_path / "run", patience=SOON, speed=EngineOptions(patience=1))
+        hall.train(plan(rounds=1), tmp_path / "run", patience=SOON, options=EngineOptions(patience=1))
     assert "letter of client 0 was tampered with" in caplog.text
 
 
@@ -206,7 +206,7 @@ def test_fewer_than_the_least_abort(hall, tmp_path):
         Fate(hall, name, lambda kind, count: "mute" if kind == "work" else None)
     p = plan(observer="public", sampling="poisson", survivors=None)
     with pytest.raises(Aborted, match="1 of 4|only 1|only 0"):
-        hall.train(p, tmp_path / "run", patience=Patience(1.0, 0.3, least=2), speed=EngineOptions(patience=1))
+        hall.train(p, tmp_path / "run", patience=Patience(1.0, 0.3, least=2), options=EngineOptions(patience=1))
 
 
 def test_a_missing_client_is_named_before_anything_starts(hall, tmp_path):

@@ -85,7 +85,7 @@ class Desk:
 
 def same(folder: Path) -> None:
     model, federation, plan = assemble(Plan.from_json(complete(read_toml(folder / "plan.toml"))))
-    train(model, federation, plan, out=folder / "here", speed=EngineOptions(engine="in-process"))
+    train(model, federation, plan, out=folder / "here", options=EngineOptions(engine="in-process"))
     a, b = (load_file(folder / name / "model.safetensors") for name in ("here", "run"))
     for key in a:
         np.testing.assert_allclose(a[key], b[key], atol=1e-6)

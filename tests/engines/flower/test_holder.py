@@ -192,7 +192,7 @@ def test_the_text_of_an_error_stays_with_its_operator(hall, tmp_path, caplog, mo
     monkeypatch.setattr("sordino.engines.flower.holder_run.HolderRun.compute", broken)
     tap = Tap(hall, "n1")
     with pytest.raises(Exception, match="clients are left"), caplog.at_level(logging.ERROR):
-        hall.train(plan(), tmp_path / "run", speed=None)
+        hall.train(plan(), tmp_path / "run", options=None)
     problem = next(reply for _, reply in tap.passed if reply.kind == "problem")
     assert problem.head["class"] == "ValueError" and problem.head["client"] == "n1" and not problem.head["said"]
     assert "4711" not in wire.to_bytes(problem).decode(errors="replace")

@@ -64,7 +64,7 @@ def test_fashion_mnist_reaches_the_accuracy_of_one_process(method, machines, tmp
     there = json.loads(machines.said("serve", "out").strip().splitlines()[-1])
     plan = Plan.from_json(complete(read_toml(tmp_path / "plan.toml")))
     model = build(plan.model, federation.input_shape, federation.classes, plan.seed)
-    here = train(model, federation, plan, out=tmp_path / "here", speed=EngineOptions(evaluate_every=plan.rounds))
+    here = train(model, federation, plan, out=tmp_path / "here", options=EngineOptions(evaluate_every=plan.rounds))
     print(method, "across machines", there["accuracy"], "in one process", here.accuracy, "epsilon", there["epsilon"])
     assert there["accuracy"] == pytest.approx(here.accuracy, abs=0.01)
     assert there["accuracy"] > 0.5 and there["epsilon"] == here.epsilon

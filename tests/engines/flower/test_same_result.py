@@ -63,7 +63,7 @@ def test_the_same_model(method, variant, settings, tmp_path):
     p = plan(method, variant, settings)
     federation = toy(clients=5)
     model = build("linear", federation.input_shape, federation.classes, p.seed)
-    here = train(model, federation, p, out=tmp_path / "here", speed=HERE)
+    here = train(model, federation, p, out=tmp_path / "here", options=HERE)
     hall = Hall(federation, tmp_path / "holders")
     there = hall.train(p, tmp_path / "there")
     a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("here", "there"))
@@ -87,7 +87,7 @@ def test_silos_come_to_the_very_same_bits(method, tmp_path):
     given = {"data": federation.name, "clients": 3, "method": method, "unit": "example", "observer": "secagg-server"}
     p = Plan.from_json(complete({**given, "epsilon": 4.0, "rounds": 8, "batch_size": 256, "model": "cnn-tanh"}))
     model = build(p.model, federation.input_shape, federation.classes, p.seed)
-    train(model, federation, p, out=tmp_path / "here", speed=HERE)
+    train(model, federation, p, out=tmp_path / "here", options=HERE)
     hall = Hall(federation, tmp_path / "holders")
     hall.train(p, tmp_path / "there")
     hall.close()
@@ -105,10 +105,10 @@ def test_many_small_clients_come_to_the_same_bits_when_they_are_kept_apart(obser
     given = {"data": federation.name, "clients": 8, "method": "dp-fedavg", "unit": "example", "observer": observer}
     rest = {"multiplier": 0.01, "rounds": 24, "batch_size": 128, "lr": 8.0, "model": "cnn-tanh"}
     p = Plan.from_json(complete(given | rest))
-    ways = {"here": EngineOptions(engine="in-process", apart=True), "mixed": HERE}
+    ways = {"here": EngineOptions(engine="in-process", isolate_clients=True), "mixed": HERE}
     for name, speed in ways.items():
         model = build(p.model, federation.input_shape, federation.classes, p.seed)
-        train(model, federation, p, out=tmp_path / name, speed=speed)
+        train(model, federation, p, out=tmp_path / name, options=speed)
     hall = Hall(federation, tmp_path / "holders")
     hall.train(p, tmp_path / "there")
     hall.close()

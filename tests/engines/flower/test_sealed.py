@@ -76,7 +76,7 @@ def flat(folder):
 def here(p, folder):
     federation = toy(clients=p.clients)
     model = build("linear", federation.input_shape, federation.classes, p.seed)
-    return train(model, federation, p, out=folder, speed=HERE)
+    return train(model, federation, p, out=folder, options=HERE)
 
 
 @pytest.mark.parametrize("cohort", [5, 3])
@@ -161,7 +161,7 @@ def test_too_few_for_good_end_the_run_and_open_nothing(hall, tmp_path):
     for name in ("n2", "n3", "n4"):
         Fate(hall, name, lambda asked: "mute" if asked.kind == "work" else None)
     with pytest.raises(Aborted):
-        hall.train(plan(secure=True), tmp_path / "run", patience=SOON, speed=EngineOptions(patience=2))
+        hall.train(plan(secure=True), tmp_path / "run", patience=SOON, options=EngineOptions(patience=2))
     kinds = {asked.kind for fate in watched for asked in fate.asked}
     assert "work" in kinds and not {"confirm", "reveal"} & kinds
     assert not (tmp_path / "run" / "model.safetensors").exists()
@@ -357,12 +357,12 @@ def test_a_server_that_cries_wolf_gains_nothing(hall, tmp_path, paid):
 
 def test_accounts_go_back_one_round_only(hall, tmp_path):
     with pytest.raises(BadInput, match="use checkpoint_every 1"):
-        hall.train(plan(), tmp_path / "run", speed=EngineOptions(checkpoint_every=2))
+        hall.train(plan(), tmp_path / "run", options=EngineOptions(checkpoint_every=2))
 
 
 def test_cohorts_that_are_too_small_are_not_called(tmp_path):
     p = plan(cohort=2, rounds=10)
-    sizes = [len(sampling.draw(p, t)) for t in range(1, 11)]
+    sizes = [len(sampling.public_cohort(p, t)) for t in range(1, 11)]
     assert 0 in sizes and 1 not in sizes and max(sizes) >= 2
     hall = Hall(toy(clients=5), tmp_path / "holders")
     result = hall.train(p, tmp_path / "there")

@@ -13,7 +13,8 @@ pytest.importorskip("torch")
 
 from sordino.privacy.mechanisms import FixedPoint  # noqa: E402
 from sordino.schemes.fedmap import allocation as purses  # noqa: E402
-from sordino.schemes.fedmap.client import SUMMED_REPORT_LENGTH, ClientState, Report, SummedReport, within_reach  # noqa: E402
+from sordino.schemes.fedmap.client import ClientState, Report, SummedReport, within_reach  # noqa: E402
+from sordino.schemes.fedmap.scheme import REPORT_LENGTH  # noqa: E402
 
 GRID = FixedPoint(2.0**32)
 BUDGET = 3.0
@@ -35,7 +36,7 @@ def test_no_course_is_granted_more_than_is_charged(course):
         elif fate == "lost":
             own = purses.lost(own, purses.purse_and_grant(own, BUDGET, turns)[1])
         else:
-            errand = purses.next_errand(0, own, BUDGET, turns)
+            errand = purses.next_task(0, own, BUDGET, turns)
             assert errand.purse <= errand.own.purse + errand.grant + 1e-12 and errand.own.turns == i + 1
             used = share * errand.purse
             own = replace(errand.own, purse=errand.purse - used, spent=errand.own.spent + used)
@@ -48,7 +49,7 @@ def test_no_course_is_granted_more_than_is_charged(course):
 def test_the_charge_is_that_of_spending_every_purse_in_full(turns):
     own = ClientState.blank()
     for i in range(1, turns + 1):
-        errand = purses.next_errand(0, own, BUDGET, turns)
+        errand = purses.next_task(0, own, BUDGET, turns)
         own = replace(errand.own, purse=0.0, spent=errand.own.spent + errand.purse)
         charged = float(purses.most_granted(np.array([i]), np.array([turns]))[0])
         assert own.spent / BUDGET == pytest.approx(charged, rel=1e-9)
@@ -73,7 +74,7 @@ def test_reports_add_up_as_integers():
     owns = [ClientState(np.zeros(0, np.float32), np.zeros((0, 7), np.float32), b[-1] if b else 9.0) for b in bounds]
     reports = [Report(k, owns[k], bounds[k], multipliers[k], 0.125) for k in range(3)]
     codes = sum(report.tally(GRID, 3) for report in reports)
-    assert codes.dtype == np.int64 and codes.size == SUMMED_REPORT_LENGTH
+    assert codes.dtype == np.int64 and codes.size == REPORT_LENGTH
     tally = SummedReport.of(codes, GRID)
     assert (tally.began, tally.steps, tally.spent) == (2.0, 3.0, 0.375)
     assert tally.log_bound == pytest.approx(np.log(0.5), abs=1e-9)  # of a quarter and two

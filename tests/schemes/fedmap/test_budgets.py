@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from sordino.errors import BadInput
-from sordino.federation.sampling import draw
+from sordino.federation.sampling import public_cohort as draw
+from sordino.federation.sizes import PublicSizes
 from sordino.plan import Plan
 from sordino.privacy import rdp
-from sordino.schemes.fedmap.budgets import Budgets, Printed, settle, step_costs
-from sordino.schemes.terms import Public
-from sordino.schemes.terms import settle as settle_any
+from sordino.schemes import settle as settle_any
+from sordino.schemes.fedmap.budgets import Budgets, PublishedTerms, settle, step_costs
 
 SIZES = np.array([40, 200, 80, 500, 120, 60, 64, 300])
-PUBLIC = Public(8, SIZES)
+PUBLIC = PublicSizes(8, SIZES)
 
 
 def plan(**changes):
@@ -44,7 +44,7 @@ def test_the_order_is_a_good_one():
     terms = settle(plan(), PUBLIC)
     load = terms.turns * terms.steps
     typical = np.flatnonzero(load)[np.argsort(load[load > 0], kind="stable")[(load > 0).sum() // 2]]
-    rate, count = terms.record_rate(int(SIZES[typical])), int(load[typical])
+    rate, count = terms.scheme.rate(int(SIZES[typical])), int(load[typical])
 
     def needed(order):
         room = rdp.budget(2.0, 1e-5, order)
@@ -57,18 +57,18 @@ def test_the_order_is_a_good_one():
 def test_settling_goes_through_the_terms():
     assert isinstance(settle_any(plan(), PUBLIC), Budgets)
     printed = settle_any(plan(variant="published"), PUBLIC)
-    assert isinstance(printed, Printed) and printed.claimed is None and not printed.proven
+    assert isinstance(printed, PublishedTerms) and printed.claimed is None and not printed.proven
     assert len(printed.reasons) == 13
 
 
 def test_one_size_for_all():
-    terms = settle(plan(), Public(8, 100))
+    terms = settle(plan(), PublicSizes(8, 100))
     assert terms.sizes.tolist() == [100] * 8 and terms.steps.tolist() == [4] * 8
 
 
 def test_full_batches_have_no_amplification():
     terms = settle(plan(sampling="none", cohort=8), PUBLIC)
-    assert terms.record_rate(500) == 1.0 and terms.multiplier > settle(plan(cohort=8), PUBLIC).multiplier
+    assert terms.scheme.rate(500) == 1.0 and terms.multiplier > settle(plan(cohort=8), PUBLIC).multiplier
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 from sordino.audit import thresholds  # noqa: E402
 from sordino.clients.site import Site  # noqa: E402
 from sordino.federation.population import Federation  # noqa: E402
+from sordino.federation.sizes import PublicSizes  # noqa: E402
 from sordino.methods import RuleContext  # noqa: E402
 from sordino.plan import Plan  # noqa: E402
 from sordino.privacy import mechanisms  # noqa: E402
@@ -24,7 +25,6 @@ from sordino.privacy.mechanisms import FixedPoint  # noqa: E402
 from sordino.schemes.fedmap.budgets import settle  # noqa: E402
 from sordino.schemes.fedmap.client import ClientState, ClientTask, ControlledSteps  # noqa: E402
 from sordino.schemes.request import CONTRIBUTE, Request  # noqa: E402
-from sordino.schemes.terms import Public  # noqa: E402
 
 EPSILON, DELTA, RUNS = 2.0, 0.1, 160
 
@@ -39,10 +39,10 @@ class World:
             clients=1, method="fedmap", observer="server", epsilon=EPSILON, delta=DELTA, rounds=1, local_epochs=2,
             batch_size=4, lr=0.1,
         )  # fmt: skip
-        self.terms = settle(self.plan, Public.of(federation))
+        self.terms = settle(self.plan, PublicSizes.of(federation))
         site = Site(torch.nn.Linear(3, 2), federation, self.plan)
         rule = self.plan.method_spec.build(RuleContext(self.plan, (6, 2), 4))
-        self.work = ControlledSteps(site, site.flat.vector().numpy().copy(), rule)
+        self.work = ControlledSteps(site, site.flat.vector().numpy().copy(), rule, self.terms)
         self.work.per_example.clipped_sum = self.clipped_sum
         self.present, self.seen = present, []
         self.real, self.work._step = self.work._step, self.step
@@ -53,9 +53,9 @@ class World:
         total[0] = bound.size if there else 0.0
         return total, np.where(np.asarray(y) == 1, 1e9 if self.present else 0.0, 0.0)
 
-    def step(self, request, k, number, state):
-        gradient, after = self.real(request, k, number, state)
-        self.seen.append((float(gradient[0]) * 4 / state["bound"], after["within"], request.multiplier))
+    def step(self, round, k, number, state, z):
+        gradient, after = self.real(round, k, number, state, z)
+        self.seen.append((float(gradient[0]) * 4 / state["bound"], after["within"], z))
         return gradient, after
 
     def score(self, run: int) -> list[float]:
@@ -67,7 +67,9 @@ class World:
         request = Request(
             round=number, phase=CONTRIBUTE, grid=FixedPoint(2.0**32), bound=None, state=state, released=True
         )
-        self.work.give(request, ClientTask(0, self.terms.budget, 0.0, 1, ClientState.blank()), np.zeros(8, np.int64))
+        self.work.contribute(
+            request, ClientTask(0, self.terms.budget, 0.0, 1, ClientState.blank()), np.zeros(8, np.int64)
+        )
         weights = [z**-2 for _, _, z in self.seen]
         share = self.work.rule.share
         total = sum(w * v * (1 - share) for w, (v, _, _) in zip(weights, self.seen))

@@ -16,13 +16,17 @@ torch = pytest.importorskip("torch")
 from sordino.clients.site import Site  # noqa: E402
 from sordino.errors import BadInput  # noqa: E402
 from sordino.federation.population import Federation  # noqa: E402
+from sordino.federation.sizes import PublicSizes  # noqa: E402
 from sordino.methods import RuleContext  # noqa: E402
 from sordino.plan import Plan  # noqa: E402
-from sordino.privacy import mechanisms, rdp  # noqa: E402
+from sordino.privacy import rdp  # noqa: E402
 from sordino.privacy.mechanisms import FixedPoint  # noqa: E402
+from sordino.rules.query import Answer  # noqa: E402
+from sordino.schemes import certified, settle  # noqa: E402
 from sordino.schemes.fedmap.client import ClientState, ClientTask, ControlledSteps, Report  # noqa: E402
 from sordino.schemes.fedmap.metanet import features  # noqa: E402
-from sordino.schemes.fedmap.published import PrintedSteps  # noqa: E402
+from sordino.schemes.fedmap.published import PublishedSteps  # noqa: E402
+from sordino.schemes.local import _Door  # noqa: E402
 from sordino.schemes.request import CONTRIBUTE, Request  # noqa: E402
 
 ORDER = 8
@@ -59,7 +63,7 @@ def work(kind=ControlledSteps, federation=None, **changes):
     site = Site(model, federation, plan)
     rule = plan.method_spec.build(RuleContext(plan, (8, 2), 20))
     theta = site.flat.vector().numpy().copy()
-    return kind(site, theta, rule)
+    return kind(site, theta, rule, settle(plan, PublicSizes.of(federation)))
 
 
 def give(steps, purse=0.05, later=0.1, turns=3, own=None, round=1):
@@ -67,7 +71,7 @@ def give(steps, purse=0.05, later=0.1, turns=3, own=None, round=1):
     state = {"bound": 1.0, "moved": 0.0, "order": ORDER, "eps_global": 0.0}
     request = Request(round=round, phase=CONTRIBUTE, grid=FixedPoint(2.0**32), bound=None, state=state, released=True)
     out = np.zeros(steps.theta.size, np.int64)
-    return steps.give(request, errand, out), out
+    return steps.contribute(request, errand, out).report, out
 
 
 def cost(multipliers, rate=1 / 3):
@@ -76,7 +80,7 @@ def cost(multipliers, rate=1 / 3):
 
 
 WORK = work()
-PRINTED = work(PrintedSteps, variant="published")
+PRINTED = work(PublishedSteps, variant="published")
 
 
 def test_a_round_of_steps_is_paid_for():
@@ -203,8 +207,8 @@ def test_only_released_values_steer(monkeypatch):
         steps = work(federation=federation)
         steps.per_example.clipped_sum = lambda x, y, bound: (np.zeros(10), np.full(len(y), 0.1 if flip else 100.0))
         # What the door lets out is scripted; all that lies before it differs between the two.
-        answer = lambda total, sensitivity, std, noise: (mechanisms.Released(np.array([-3.0]), "scripted"), None)  # noqa: E731
-        monkeypatch.setattr(mechanisms, "release_query", answer)
+        monkeypatch.setattr(_Door, "answer", lambda self, *asked: Answer(np.array([-3.0]), self.units, 1.0))
+        monkeypatch.setattr(certified, "check_released", lambda *said: None)
         return give(steps)
 
     (one, out), (other, again) = run(False), run(True)
@@ -254,7 +258,7 @@ def test_the_same_errand_gives_the_same_bits():
 
 
 def test_published_statistics_are_those_of_equation_4():
-    steps = work(PrintedSteps, variant="published")
+    steps = work(PublishedSteps, variant="published")
     x, y = steps.site.client(0)
     row = steps._statistics(x[:20], y[:20], drift=0.3)
     gradients = steps.per_example.rows(x[:20], y[:20]).astype(float)
@@ -266,7 +270,7 @@ def test_published_statistics_are_those_of_equation_4():
 
 
 def test_published_noise_is_sigma_on_the_mean(monkeypatch):
-    steps = work(PrintedSteps, variant="published")
+    steps = work(PublishedSteps, variant="published")
     steps.per_example.clipped_sum = lambda x, y, bound: (np.zeros(10), np.zeros(len(y)))
     x, y = steps.site.client(0)
     rng = np.random.Generator(np.random.PCG64(1))
@@ -278,7 +282,7 @@ def test_published_regulariser_draws_the_proxy_to_the_target():
     """Equation 12 update_cosines C/sigma sqrt(2 ln(1.25/delta)) towards epsilon; beta, as printed, does nothing at all."""
 
     def after(beta):
-        steps = work(PrintedSteps, variant="published", options={"beta": beta, "tune": 0.05})
+        steps = work(PublishedSteps, variant="published", options={"beta": beta, "tune": 0.05})
         own, ratios = ClientState.blank("published"), []
         for t in range(1, 30):
             report, _ = give(steps, own=own, round=t)

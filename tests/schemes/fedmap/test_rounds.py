@@ -75,7 +75,7 @@ def test_the_statement_of_a_certified_run(linear, tmp_path):
 
 
 def test_a_purse_is_on_disk_before_any_data_is_touched(linear, tmp_path, monkeypatch):
-    real, seen = ControlledSteps.give, []
+    real, seen = ControlledSteps.contribute, []
 
     def give(self, request, item, out):
         grant = Ledger.read(tmp_path / "run" / "ledger.jsonl").granted(request.round)
@@ -83,7 +83,7 @@ def test_a_purse_is_on_disk_before_any_data_is_touched(linear, tmp_path, monkeyp
         seen.append(item.purse <= costs[item.client] + item.own.purse)
         return real(self, request, item, out)
 
-    monkeypatch.setattr(ControlledSteps, "give", give)
+    monkeypatch.setattr(ControlledSteps, "contribute", give)
     run(linear, tmp_path / "run")
     assert len(seen) > 10 and all(seen)
 
@@ -102,7 +102,7 @@ def test_grants_stay_within_every_clients_budget(linear, tmp_path):
 
 def test_workers_and_one_process_agree_to_the_bit(linear, tmp_path):
     one = run(linear, tmp_path / "one")
-    two = run(linear, tmp_path / "two", speed=EngineOptions("workers", 2, evaluate_every=100))
+    two = run(linear, tmp_path / "two", options=EngineOptions("workers", 2, evaluate_every=100))
     assert all(torch.equal(a, b) for a, b in zip(one.model.parameters(), two.model.parameters()))
     assert [row["spent"] for row in one.metrics] == [row["spent"] for row in two.metrics]
 
@@ -112,8 +112,8 @@ def test_a_seeded_run_goes_on_bit_for_bit(linear, tmp_path, monkeypatch, every):
     speed = EngineOptions("in-process", evaluate_every=100, checkpoint_every=every)
     whole = run(linear, tmp_path / "whole")
     with crashing(monkeypatch, 17):
-        run(linear, tmp_path / "cut", speed=speed)
-    resumed = run(linear, tmp_path / "cut", resume=True, speed=speed)
+        run(linear, tmp_path / "cut", options=speed)
+    resumed = run(linear, tmp_path / "cut", resume=True, options=speed)
     assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), resumed.model.parameters()))
     keys = ("round", "bound", "multiplier", "spent", "spent_mean")
     assert [[r[k] for k in keys] for r in whole.metrics] == [[r[k] for k in keys] for r in resumed.metrics]
@@ -129,11 +129,11 @@ def test_under_secure_noise_a_round_cut_short_is_lost_and_the_budget_holds(
     wanted, speed = plan(secure=True, rounds=9), EngineOptions("in-process", evaluate_every=100, checkpoint_every=every)
     folder = tmp_path / "run"
     with crashing(monkeypatch, 1, round):
-        run(linear, folder, wanted, speed=speed)
+        run(linear, folder, wanted, options=speed)
     for _ in range(2):
         with crashing(monkeypatch, 1):
-            run(linear, folder, wanted, resume=True, speed=speed)
-    result = run(linear, folder, wanted, resume=True, speed=speed)
+            run(linear, folder, wanted, resume=True, options=speed)
+    result = run(linear, folder, wanted, resume=True, options=speed)
     assert result.statement.lost >= 3 and result.rounds == 9 - result.statement.lost >= 1
     assert all(grant.attempt == 1 for grant in Ledger.read(folder / "ledger.jsonl"))
     room = rdp.budget(2.0, 1e-5, result.terms.order)
@@ -145,13 +145,13 @@ def test_under_secure_noise_a_round_cut_short_is_lost_and_the_budget_holds(
 
 def test_purses_are_at_most_twice_the_even_share(linear, tmp_path, monkeypatch):
     seen = []
-    real = ControlledSteps.give
+    real = ControlledSteps.contribute
 
     def give(self, request, item, out):
         seen.append((item.purse, item.later, item.turns))
         return real(self, request, item, out)
 
-    monkeypatch.setattr(ControlledSteps, "give", give)
+    monkeypatch.setattr(ControlledSteps, "contribute", give)
     run(linear, tmp_path / "run")
     for purse, later, turns in seen:
         assert purse <= 2 * (purse + later) / turns * (1 + 1e-9) or turns == 1
@@ -194,7 +194,7 @@ def test_a_controller_that_is_broken_ends_in_one_sentence(linear, tmp_path):
         with pytest.raises(
             SordinoError, match="holds no MetaNet .certified.head.bias holds values that are not finite"
         ):
-            run(linear, tmp_path / name, plan(metanet=str(broken)), speed=speed)
+            run(linear, tmp_path / name, plan(metanet=str(broken)), options=speed)
         assert not (tmp_path / name / "ledger.jsonl").exists()  # nothing was charged
     with pytest.raises(SordinoError, match="holds no MetaNet"):
         run(linear, tmp_path / "none", plan(metanet=str(tmp_path / "missing")))
@@ -269,4 +269,4 @@ def test_the_command_line_runs_both(tmp_path, capsys):
         assert main(["train", *common, "--variant", variant, "--out", str(tmp_path / variant)]) == 0
         told = json.loads(capsys.readouterr().out)
         assert told["epsilon"] == epsilon and told["observer"] == "server" and told["unit"] == "example"
-    assert RunFolder.reopen(tmp_path / "certified")[1].method == "fedmap"
+    assert Plan.load(RunFolder.reopen(tmp_path / "certified").plan).method == "fedmap"

@@ -12,7 +12,6 @@ torch = pytest.importorskip("torch")
 
 import fedmap_runs  # noqa: E402
 from fedmap_runs import crashing, spent  # noqa: E402
-from populations import toy  # noqa: E402
 from sordino.engines import EngineOptions  # noqa: E402
 from sordino.errors import BadInput, NotPrivate  # noqa: E402
 from sordino.federation import sampling  # noqa: E402
@@ -23,7 +22,6 @@ from sordino.privacy.vocabulary import Noise  # noqa: E402
 from sordino.schemes.fedmap.client import ControlledSteps  # noqa: E402
 from sordino.schemes.fedmap.rounds import unpack  # noqa: E402
 from sordino.schemes.fedmap.secagg_round import FedMapSecAggRound  # noqa: E402
-from sordino.training import kind_of_round  # noqa: E402
 
 
 def plan(**changes):
@@ -42,7 +40,7 @@ def weights(result):
 @pytest.mark.parametrize("settings", [{}, {"cohort": 12}, {"server_optimizer": "adam", "server_lr": 0.1}])
 def test_the_model_is_that_of_the_observer_server(linear, tmp_path, settings):
     """Where no cohort is too small to meet: same noise, same purses, same model."""
-    assert min(len(sampling.draw(plan(observer="server", **settings), t)) for t in range(1, 9)) >= 2
+    assert min(len(sampling.public_cohort(plan(observer="server", **settings), t)) for t in range(1, 9)) >= 2
     clear = run(linear, tmp_path / "clear", plan(observer="server", **settings))
     sealed = run(linear, tmp_path / "sealed", plan(**settings))
     assert np.abs(weights(clear)).max() > 0.01
@@ -62,7 +60,7 @@ def test_every_budget_is_approached_and_none_is_passed(linear, tmp_path, paid):
 
 def test_what_is_charged_is_public_and_covers_what_is_granted(linear, tmp_path, monkeypatch):
     """The ledger would be the same for any other records; purses are never beyond it, and it is on disk first."""
-    real, seen = ControlledSteps.give, []
+    real, seen = ControlledSteps.contribute, []
 
     def give(self, request, item, out):
         granted = defaultdict(float)
@@ -72,10 +70,10 @@ def test_what_is_charged_is_public_and_covers_what_is_granted(linear, tmp_path, 
         seen.append(item.own.spent + item.purse <= granted[item.client] * (1 + 1e-9))
         return real(self, request, item, out)
 
-    monkeypatch.setattr(ControlledSteps, "give", give)
+    monkeypatch.setattr(ControlledSteps, "contribute", give)
     run(linear, tmp_path / "run")
     assert len(seen) > 10 and all(seen)
-    monkeypatch.setattr(ControlledSteps, "give", real)
+    monkeypatch.setattr(ControlledSteps, "contribute", real)
     run(linear, tmp_path / "other", plan(lr=0.01, bound=3.0))
     costs = [
         [np.broadcast_to(g.costs, g.clients.shape).tolist() for g in Ledger.read(tmp_path / name / "ledger.jsonl")]
@@ -92,7 +90,7 @@ def test_purses_beyond_the_charge_are_refused(linear, tmp_path, monkeypatch):
 
 def test_workers_and_one_process_agree_to_the_bit(linear, tmp_path):
     one = run(linear, tmp_path / "one")
-    two = run(linear, tmp_path / "two", speed=EngineOptions("workers", 2, evaluate_every=100))
+    two = run(linear, tmp_path / "two", options=EngineOptions("workers", 2, evaluate_every=100))
     assert np.array_equal(weights(one), weights(two))
     assert [row["bound"] for row in one.metrics] == [row["bound"] for row in two.metrics]
 
@@ -116,7 +114,7 @@ def test_the_statement_says_that_aggregation_earns_nothing(linear, tmp_path):
 def test_shares_of_noise_still_rest_on_it(linear, tmp_path):
     """The sentence is for methods whose messages are private by themselves, and for no other."""
     result = run(linear, tmp_path / "run", plan(method="dp-fedavg", cohort=None, epsilon=None, multiplier=1.0))
-    assert result.plan.noise == Noise.SHARES and "earns nothing" not in result.statement.text()
+    assert result.plan.scheme.noise == Noise.SHARES and "earns nothing" not in result.statement.text()
 
 
 def test_a_seeded_run_goes_on_bit_for_bit(linear, tmp_path, monkeypatch):
@@ -141,7 +139,7 @@ def test_under_secure_noise_a_round_cut_short_is_lost_and_its_purses_are_spent(l
     assert result.statement.lost == 1 and result.rounds == 7
     ((before, after),) = kept
     old, new = unpack(before.clients), unpack(after.clients)
-    for k in sampling.draw(wanted, 3).tolist():
+    for k in sampling.public_cohort(wanted, 3).tolist():
         assert new[k].purse == 0 and new[k].spent == pytest.approx(new[k].granted) and new[k].spent > 0
         assert k not in old or new[k].spent > old[k].spent
     assert after.rule["lost"] == [3]
@@ -152,18 +150,18 @@ def test_a_cohort_of_one_does_not_meet(linear, tmp_path, monkeypatch):
     """Its sum would be that client's message. Draws ignore the data, so that this is public and known beforehand."""
     wanted = plan(cohort=2, rounds=12)
     open_ = wanted.replace(observer="server")
-    sizes = [len(sampling.draw(open_, t)) for t in range(1, 13)]
+    sizes = [len(sampling.public_cohort(open_, t)) for t in range(1, 13)]
     assert 1 in sizes and max(sizes) >= 2
     for t, size in enumerate(sizes, 1):
-        assert len(sampling.draw(wanted, t)) == (size if size >= 2 else 0)
-        assert len(sampling.draw(wanted.replace(survivors=2), t)) == (size if size >= 2 else 0)
-    seen, real = defaultdict(int), ControlledSteps.give
+        assert len(sampling.public_cohort(wanted, t)) == (size if size >= 2 else 0)
+        assert len(sampling.public_cohort(wanted.replace(survivors=2), t)) == (size if size >= 2 else 0)
+    seen, real = defaultdict(int), ControlledSteps.contribute
 
     def give(self, request, item, out):
         seen[request.round] += 1
         return real(self, request, item, out)
 
-    monkeypatch.setattr(ControlledSteps, "give", give)
+    monkeypatch.setattr(ControlledSteps, "contribute", give)
     result = run(linear, tmp_path / "run", wanted)
     assert result.rounds == 12 and dict(seen) == {t: n for t, n in enumerate(sizes, 1) if n >= 2}
     assert result.terms.turns.sum() == sum(n for n in sizes if n >= 2)
@@ -171,8 +169,8 @@ def test_a_cohort_of_one_does_not_meet(linear, tmp_path, monkeypatch):
 
 def test_what_is_offered():
     wanted = plan()
-    assert wanted.sealed and wanted.local and not wanted.pooled and wanted.noise == Noise.LOCAL
-    assert not plan(observer="server").sealed and plan(survivors=4).min_cohort == 4
+    assert wanted.scheme.masked and wanted.scheme.name == "local" and wanted.scheme.noise == Noise.LOCAL
+    assert not plan(observer="server").scheme.masked and plan(survivors=4).scheme.min_cohort == 4
     with pytest.raises(BadInput, match="fedmap as published does not run towards observer secagg-server; use server"):
         plan(variant="published")
     with pytest.raises(BadInput, match="use server or secagg-server"):
@@ -186,8 +184,5 @@ def test_what_is_offered():
 
 
 def test_the_kind_of_round(linear):
-    from sordino.schemes.terms import Public, settle
-
-    public = Public.of(toy())
-    assert kind_of_round(settle(plan(), public)) is FedMapSecAggRound
-    assert kind_of_round(settle(plan(observer="server"), public)) is not FedMapSecAggRound
+    assert plan().scheme.masked and plan().scheme.noise == "local" and plan().scheme.survivors == 2
+    assert not plan(observer="server").scheme.masked and plan(observer="server").scheme.survivors == 1

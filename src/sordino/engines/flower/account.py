@@ -24,10 +24,9 @@ import numpy as np
 from sordino.engines.flower import wire
 from sordino.engines.flower.policy import Refused
 from sordino.engines.flower.wire import MalformedMessage, Message
-from sordino.federation.sampling import draw
+from sordino.federation.sampling import public_cohort
 from sordino.privacy.ledger import Ledger
-from sordino.schemes.fedmap import allocation as purses
-from sordino.schemes.fedmap import messages as errands
+from sordino.schemes.fedmap import allocation, messages
 from sordino.schemes.fedmap.budgets import Budgets
 from sordino.schemes.fedmap.client import ClientState, ClientTask
 from sordino.schemes.terms import Terms
@@ -40,7 +39,7 @@ class Account:
         assert isinstance(terms, Budgets)
         self.path, self.me, self.secure = path, me, terms.plan.secure
         self.budget, self.turns = terms.budget, int(terms.turns[me])
-        self._mine = [t for t in range(1, terms.plan.rounds + 1) if me in draw(terms.plan, t)]
+        self._mine = [t for t in range(1, terms.plan.rounds + 1) if me in public_cohort(terms.plan, t)]
         self.round = 0  # the last that was begun
         self.before: ClientState = ClientState.blank()
         self.after: ClientState | None = self.before
@@ -49,7 +48,7 @@ class Account:
         if path.exists():
             self._load()
 
-    def errand(self, t: int, lost: Collection[Any], ledger: Ledger) -> ClientTask:
+    def task(self, t: int, lost: Collection[Any], ledger: Ledger) -> ClientTask:
         """What the client may spend in round t, and all that the work needs to know. Nothing is kept yet."""
         if t < self.round or self.secure and (t == self.round or ledger.granted(t) is not None):
             raise Refused(f"round {t} was begun before, and its noise is not drawn twice.")
@@ -57,14 +56,14 @@ class Account:
         for grant in ledger:
             if self.round < grant.round < t:
                 assert grant.costs is not None
-                own = purses.lost(own, float(np.sum(np.asarray(grant.costs))))
+                own = allocation.lost(own, float(np.sum(np.asarray(grant.costs))))
         # Turns are public: a client that could not be reached in some of them knows how many are over.
         self._base = replace(own, turns=sum(s < t for s in self._mine))
-        return purses.next_errand(self.me, self._base, self.budget, self.turns)
+        return allocation.next_task(self.me, self._base, self.budget, self.turns)
 
-    def begin(self, t: int, errand: ClientTask) -> None:
+    def begin(self, t: int, task: ClientTask) -> None:
         """Before the purse is granted: should anything happen from here on, it counts as spent."""
-        self.round, self.before, self.after, self._grant = t, self._base, None, errand.grant
+        self.round, self.before, self.after, self._grant = t, self._base, None, task.grant
         self._save()
 
     def close(self, own: ClientState) -> None:
@@ -74,7 +73,7 @@ class Account:
     def _kept(self, lost: Collection[Any]) -> ClientState:
         if self.after is not None and self.round not in lost:
             return self.after
-        return purses.lost(self.before, self._grant)
+        return allocation.lost(self.before, self._grant)
 
     # ---- disk ------------------------------------------------------------------------------------
 
@@ -85,7 +84,7 @@ class Account:
         arrays: dict[str, np.ndarray] = {}
         for name, own in (("before", self.before), ("after", self.after)):
             if own is not None:
-                head[name], parts = errands.own_to_plain(own)
+                head[name], parts = messages.state_to_plain(own)
                 arrays |= {f"{name}.{part}": array for part, array in parts.items()}
         write_private(self.path, wire.to_bytes(Message("account", head, arrays)))
 
@@ -101,6 +100,6 @@ class Account:
                 parts = {
                     key[len(name) + 1 :]: array for key, array in kept.arrays.items() if key.startswith(name + ".")
                 }
-                owns[name] = errands.own_from_plain(kept.head[name], parts)
+                owns[name] = messages.state_from_plain(kept.head[name], parts)
         assert owns["before"] is not None
         self.before, self.after = owns["before"], owns["after"]

@@ -48,7 +48,7 @@ wait = 600.0
 """
 MODULE = '''"""The installed package's apps."""
 
-from sordino.engines.flower.apps import client_app, server_app
+from sordino.deployment.apps import client_app, server_app
 
 __all__ = ["client_app", "server_app"]
 '''

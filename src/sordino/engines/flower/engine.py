@@ -1,9 +1,9 @@
-"""The engine whose clients are elsewhere: the same requests as in one process, by message, and the same sums.
+"""The engine whose clients are on other machines: the same requests as in one process, by message, and the same sums.
 
-Who does not answer in time, or answers what does not fit, is lost to the round and nobody else is. Under the observer
-`secagg-server` contributions and answers come masked and only their sum is opened (`secure`); else they come as they are,
-and what is larger than the bound allows is refused. If fewer clients are left than the plan's noise is cut for, or than
-`least`, the round is aborted and nothing is opened.
+A client that does not answer in time, or whose answer does not fit, is lost to the round; the others are not. Towards
+the observer `secagg-server` contributions and answers come masked and only their sum is opened (`secure`); else they
+come as they are, and what is longer than the bound allows is refused. If fewer clients are left than the plan's noise
+is cut for, or than `least`, the round is aborted and nothing is opened.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import Any
 import numpy as np
 
 from sordino.engines import Aborted
-from sordino.engines.base import Aggregate, gathered
 from sordino.engines.flower import wire
-from sordino.engines.flower.part import Facts, answer_grid
-from sordino.engines.flower.secure import SecureSums
+from sordino.engines.flower.part import Facts
+from sordino.engines.flower.secure import Opened, SecureSums
 from sordino.engines.flower.transport import SecureChannel
 from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.engines.scoring import Scoring
-from sordino.errors import at_least, positive, whole
-from sordino.plan import Plan
-from sordino.privacy.vocabulary import Noise, Observer
-from sordino.rules.query import is_raw
-from sordino.schemes.fedmap import messages as errands
-from sordino.schemes.fedmap.client import SUMMED_REPORT_LENGTH
-from sordino.schemes.request import CONTRIBUTE, QUERY, Request
+from sordino.errors import BadInput, at_least, positive, whole
+from sordino.privacy.vocabulary import Observer
+from sordino.rules.query import answer_length, is_raw
+from sordino.schemes.aggregate import Aggregate, aggregate
+from sordino.schemes.fedmap import messages
+from sordino.schemes.fedmap.client import ClientTask
+from sordino.schemes.request import CONTRIBUTE, QUERY, Reply, Request
+from sordino.schemes.terms import Terms
 
 log = logging.getLogger("sordino.server")
 
@@ -40,10 +40,10 @@ log = logging.getLogger("sordino.server")
 class Patience:
     """How long the server waits, and for whom."""
 
-    deadline: float = 600.0  # seconds for one exchange; whoever takes longer is lost to the round
+    deadline: float = 600.0  # seconds for one exchange; a client that takes longer is lost to the round
     wait: float = 600.0  # seconds for enough clients to be there
-    least: int = 1  # min_cohort contributions in a round
-    colluders: int = 0  # clients that may be in league with the server: further contributions that a secure sum needs
+    least: int = 1  # fewest contributions in a round
+    colluders: int = 0  # clients that may collude with the server: so many more contributions a secure sum needs
 
     def __post_init__(self) -> None:
         positive(deadline=self.deadline, wait=self.wait)
@@ -60,37 +60,35 @@ class RemoteWork:
     def weight(self, item: int) -> int:
         return 1
 
-    def shares(self, items: Sequence[int]) -> int:
-        return len(items)
+    def query(self, request: Request, item: int) -> Reply:
+        raise AssertionError("clients are on other machines")
 
-    def ask(self, request: Request, item: int) -> np.ndarray:
-        raise AssertionError("clients are elsewhere")
-
-    def give(self, request: Request, item: int, out: np.ndarray) -> Any:
-        raise AssertionError("clients are elsewhere")
+    def contribute(self, request: Request, item: int, out: np.ndarray) -> Reply:
+        raise AssertionError("clients are on other machines")
 
 
 class Remote:
-    """An engine (see `engines.base`) over a `SecureChannel`."""
+    """An engine (see `schemes.aggregate`) over a `SecureChannel`."""
 
-    simulated = False
-    clients_keep = True  # their own accounts, where a method gives them such and sums are all that is told
+    clients_keep_state = True  # their own accounts, where a method gives them such and sums are all that is told
 
     def __init__(
         self,
         post: SecureChannel,
-        plan: Plan,
+        terms: Terms,
         facts: Facts,
         scoring: Scoring,
         theta: np.ndarray,
         patience: Patience,
-        enrol: Callable[[Sequence[int]], Any],
+        enrol: Callable[[Sequence[int]], None],
+        simulated: bool = False,
     ) -> None:
-        self.post, self.plan, self.facts, self.scoring, self.theta = post, plan, facts, scoring, theta
-        self.patience, self._enrol = patience, enrol
+        self.post, self.terms, self.facts, self.scoring, self.theta = post, terms, facts, scoring, theta
+        self.plan, self.scheme = terms.plan, terms.scheme
+        self.patience, self._enrol, self.simulated = patience, enrol, simulated
         self._attempt, self._last = "", ("", 0)  # this try of a round; its last phase and round
         self._sums = SecureSums(post, patience, facts.clients)
-        self._late: set[int] = set()  # who missed a deadline and has not been heard of since
+        self._late: set[int] = set()  # clients that missed a deadline and have not been heard of since
 
     # ---- the engine ------------------------------------------------------------------------------
 
@@ -114,7 +112,7 @@ class Remote:
             return self.scoring.summary([self.scoring.score(start) for start in self.scoring.pieces()])
 
     def close(self) -> None:
-        pass  # the post belongs to whoever opened it
+        """The channel belongs to the caller that opened it."""
 
     # ---- who is there ----------------------------------------------------------------------------
 
@@ -137,17 +135,14 @@ class Remote:
             time.sleep(0.2)
 
     def _need(self, cohort: int) -> int:
-        """The min_cohort contributions of a cohort that may be opened."""
-        if self.plan.observer == Observer.SECAGG_SERVER and cohort > 1:
-            return self._sums.threshold(cohort, self._survivors(cohort))
+        """The fewest contributions of a cohort that may be opened."""
+        if self._masked and cohort > 1:
+            return self._sums.threshold(cohort, self.scheme.survivors)
         return min(self.patience.least, cohort)
 
-    def _survivors(self, cohort: int) -> int:
-        if self.plan.sealed:
-            return self.plan.min_cohort
-        if not self.plan.private or self.plan.noise != Noise.SHARES:
-            return 1
-        return self.plan.survivors or cohort
+    @property
+    def _masked(self) -> bool:
+        return self.plan.observer == Observer.SECAGG_SERVER
 
     def _look_again(self) -> None:
         """Those who were late are greeted, and are back when they answer."""
@@ -160,7 +155,7 @@ class Remote:
 
     def _run(self, request: Request, cohort: dict[int, Any], new: bool) -> Aggregate:
         if not cohort:
-            return gathered(request, np.zeros(self.theta.size if request.phase == CONTRIBUTE else 0, np.int64), [], 0)
+            return aggregate(request, np.zeros(self._length(request), np.int64), [])
         if new:
             self._look_again()
         present = set(self.post.present())
@@ -169,11 +164,14 @@ class Remote:
         head, arrays = wire.request_to_plain(request)
         if new:
             arrays["theta"] = np.array(self.theta)
-        parcel = Message("work", {"request": head, "attempt": self._attempt}, arrays)
-        if self.plan.observer == Observer.SECAGG_SERVER:
-            return self._secure(request, parcel, len(cohort), there)
-        replies = self.ask({k: _with_errand(parcel, cohort[k]) for k in there})
+        message = Message("work", {"request": head, "attempt": self._attempt}, arrays)
+        if self._masked:
+            return self._secure(request, message, len(cohort), there)
+        replies = self.ask({k: _with_task(message, cohort[k]) for k in there})
         return self._clear(request, replies, len(cohort))
+
+    def _length(self, request: Request) -> int:
+        return self.theta.size if request.phase == CONTRIBUTE else 0
 
     def ask(self, parcels: Mapping[int, Message]) -> dict[int, Message]:
         """One exchange; clients that forgot the run are enrolled again and asked once more."""
@@ -192,83 +190,88 @@ class Remote:
             raise Aborted(f"only {count} of {cohort} clients are left, and the sum needs {need}.")
 
     def _clear(self, request: Request, replies: dict[int, Message], cohort: int) -> Aggregate:
-        codes = np.zeros(self.theta.size if request.phase == CONTRIBUTE else 0, np.int64)
-        answers, shares = [], 0
-        for k, reply in sorted(replies.items()):
+        codes = np.zeros(self._length(request), np.int64)
+        read: list[tuple[int, Reply]] = []
+        for k, message in sorted(replies.items()):
             try:
-                part, answer = self._read(request, reply, codes.size, k)
-            except MalformedMessage as error:
+                part, reply = self._read(request, message, codes.size, k)
+            except BadInput as error:
                 log.error("the contribution of %s was refused: %s", self.post.names[k], error)
                 continue
             codes += part
-            answers.append((k, answer))
-            shares += 1
-        self._enough(shares, cohort)
-        return gathered(request, codes, answers, shares)
+            read.append((k, reply))
+        self._enough(len(read), cohort)
+        return aggregate(request, codes, read)
 
-    def _read(self, request: Request, reply: Message, length: int, k: int) -> tuple[np.ndarray, Any]:
-        codes = reply.array("codes", np.int64, length) if length else np.zeros(0, np.int64)
+    def _read(self, request: Request, message: Message, length: int, k: int) -> tuple[np.ndarray, Reply]:
+        codes = message.array("codes", np.int64, length) if length else np.zeros(0, np.int64)
         if np.abs(codes.astype(np.float64)).max(initial=0.0) >= 2.0**62:
             raise MalformedMessage("a coordinate is beyond anything that the grid can hold.")
         most = self._longest(request, k)
         if most is not None and float(np.linalg.norm(request.grid.decode(codes))) > most:
             raise MalformedMessage("it is longer than the bound and its noise allow.")
-        if "report" in reply.head:
-            return codes, errands.report_from_plain(reply.get("report", dict), reply.arrays)
+        noise, answer_noise = _evidence(message)
+        if "report" in message.head:
+            report = messages.report_from_plain(message.get("report", dict), message.arrays)
+            return codes, Reply(report=report)
         if request.released:
-            return codes, reply.get("state", dict)
+            return codes, Reply(report=message.get("state", dict))
         if request.query is None:
-            return codes, None
-        answer = reply.array("answer", np.float64)
-        if not np.isfinite(answer).all() or not is_raw(request.query) and answer.size != _width(request):
-            raise MalformedMessage("its answer is not finite, or of the wrong length.")
-        return codes, answer
+            return codes, Reply(None, noise)
+        if is_raw(request.query):
+            answer = message.array("answer", np.float64)
+            if not np.isfinite(answer).all():
+                raise MalformedMessage("its answer is not finite.")
+            return codes, Reply(answer, noise)
+        return codes, Reply(message.array("answer", np.int64, answer_length(request.query)), noise, answer_noise)
 
     def _longest(self, request: Request, k: int) -> float | None:
         """How long an honest contribution can be; with noise, ten standard deviations beyond."""
         if request.bound is None:
             return None
-        units = self.facts.sizes[k] if self.plan.pooled else 1
-        most = units * request.bound.size * (1 + 1e-9)
+        most = self.scheme.units_held(self.facts.sizes[k]) * request.bound.size * (1 + 1e-9)
         if request.multiplier is not None:
             std = np.broadcast_to(request.bound.std(request.multiplier), (self.theta.size,))
             most += (float(np.linalg.norm(std)) + 10 * float(std.max())) / np.sqrt(request.survivors)
         return most
 
-    def _secure(self, request: Request, parcel: Message, cohort: int, there: list[int]) -> Aggregate:
-        width = 0 if request.query is None or is_raw(request.query) else _width(request)
-        if self.plan.sealed:
-            width = SUMMED_REPORT_LENGTH
-        length = (self.theta.size if request.phase == CONTRIBUTE else 0) + width
-        grid = None
-        if width and not self.plan.sealed:
-            assert request.query is not None
-            grid = answer_grid(request.query, self.plan, self.facts)
+    def _secure(self, request: Request, message: Message, cohort: int, there: list[int]) -> Aggregate:
+        """Contributions, answers and reports of one sum lie behind each other in one masked vector."""
+        noisy = request.query is not None and not is_raw(request.query)
+        answers = answer_length(request.query) if request.query is not None and noisy else 0
+        length = self._length(request)
+        about = wire.agreed_digest(self.plan, self.facts, request)
         full = cohort == self.facts.clients
-        opened = self._sums.run(self, parcel, there, length, self._survivors(cohort), full)
-        codes, answers = opened.total[: length - width], []
-        if self.plan.sealed:
-            answers = [(0, np.array(opened.total[length - width :]))]
-        elif grid is not None:
-            answers = [(0, grid.decode(opened.total[length - width :]))]
-        elif request.query is not None:
-            answers = [(k, r.array("answer", np.float64)) for k, r in sorted(opened.replies.items())]
-        return gathered(request, np.array(codes), answers, len(opened.replies))
+        width = length + answers + self.scheme.report_length
+        opened = self._sums.run(self, message, there, width, self.scheme.survivors, full, about)
+        codes, answer = opened.total[:length], opened.total[length : length + answers]
+        return aggregate(request, np.array(codes), self._replies(request, opened, answer if answers else None))
+
+    def _replies(self, request: Request, opened: Opened, answer: np.ndarray | None) -> list[tuple[int, Reply]]:
+        """The evidence of each contributor; what was summed under the mask goes with the first."""
+        read = []
+        report = np.array(opened.total[-self.scheme.report_length :]) if self.scheme.report_length else None
+        for k, message in sorted(opened.replies.items()):
+            noise, answer_noise = _evidence(message)
+            own = message.array("answer", np.float64) if request.query is not None and is_raw(request.query) else None
+            summed = None if answer is None else np.array(answer)
+            read.append((k, Reply(summed if own is None else own, noise, answer_noise, report)))
+            answer, report = None, None
+        return read
 
 
-def _client(item: Any) -> int:
-    """An item is a client, or an errand for one."""
+def _evidence(message: Message) -> tuple[float, float]:
+    """The noise that a client says it added: public numbers, since the request asked for them."""
+    return float(message.head.get("noise", 0.0)), float(message.head.get("answer_noise", 0.0))
+
+
+def _client(item: int | ClientTask) -> int:
+    """An item is a client, or a task for one."""
     return item if isinstance(item, int) else item.client
 
 
-def _with_errand(parcel: Message, item: Any) -> Message:
+def _with_task(message: Message, item: int | ClientTask) -> Message:
     if isinstance(item, int):
-        return parcel
-    said, arrays = errands.errand_to_plain(item)
-    return Message(parcel.kind, {**parcel.head, "errand": said}, {**parcel.arrays, **arrays})
-
-
-def _width(request: Request) -> int:
-    """The length of an answer."""
-    assert request.query is not None
-    return request.query.encode(np.zeros(0), 1.0).size
+        return message
+    said, arrays = messages.task_to_plain(item)
+    return Message(message.kind, {**message.head, "task": said}, {**message.arrays, **arrays})

@@ -28,15 +28,17 @@ from sordino import errors
 from sordino.data.check import Pair
 from sordino.engines.flower import pki, wire
 from sordino.engines.flower.allowance import Allowance
-from sordino.engines.flower.holder_run import HolderRun, boot, terms_of, write_json, write_private
-from sordino.engines.flower.part import Facts, Part, answer_grid
+from sordino.engines.flower.holder_run import Computed, HolderRun, boot, terms_of, write_json, write_private
+from sordino.engines.flower.part import Facts, Part
 from sordino.engines.flower.policy import Policy, Refused
 from sordino.engines.flower.seals import HolderSeal
 from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Observer
 from sordino.rules.query import is_raw
-from sordino.schemes.fedmap import messages as errands
+from sordino.schemes.fedmap import messages
+from sordino.schemes.fedmap.client import Report
+from sordino.schemes.fedmap.published import RawReport
 from sordino.schemes.request import CONTRIBUTE, Request
 from sordino.schemes.terms import Terms
 from sordino.secagg.member import Member
@@ -154,6 +156,7 @@ class Holder:
         kept = self._folder(run) / "enrolment.json"
         if kept.exists() and json.loads(kept.read_text()) != plain:
             raise Refused("this run was enrolled with another plan; a run cannot change its plan.")
+        self.policy.check_code(plain["plan"])
         terms = terms_of(Plan.from_json(plain["plan"]), Facts.from_json(plain["facts"]))
         self.policy.check(terms)
         return run, plain, terms
@@ -193,7 +196,8 @@ class Holder:
         run, roster = self._run(asked), Roster.from_json(asked.get("roster", dict))
         if not set(roster.members) <= set(range(run.plan.clients)) or run.me not in roster.members:
             raise Refused("the roster of a secure sum does not fit the run.")
-        least = max(run.terms.survivors if run.plan.private else 1, self.policy.least)
+        # Clients that collude with the server can take their own shares of the noise off again.
+        least = max(run.terms.survivors + self.policy.colluders, self.policy.least)
         if roster.threshold < least:
             raise Refused(f"a secure sum could be opened with {roster.threshold} clients; it takes {least} here.")
         if not roster.session.startswith(asked.get("run", str)):
@@ -260,35 +264,31 @@ class Holder:
                 for k, why in member.suspects.items():
                     log.warning("the letter of client %d was tampered with: %s", k, why)
                 self._keep(asked, member)
-        errand = None
-        if run.plan.sealed:
-            errand = run.next_errand(request)
-        elif "errand" in asked.head:
-            errand = errands.errand_from_plain(asked.get("errand", dict), asked.arrays)
-        run.admit(request, asked.get("attempt", str), theta, errand)
-        codes, answer = run.compute(request, errand)
-        if errand is not None and not secure:
-            said, arrays = errands.report_to_plain(answer)
-            return Message("given", {"report": said}, {"codes": codes, **arrays})
+        task = None
+        if run.account is not None:
+            task = run.next_task(request)
+        elif "task" in asked.head:
+            task = messages.task_from_plain(asked.get("task", dict), asked.arrays)
+        about = wire.agreed_digest(run.plan, run.part.facts, request)
+        computed = run.compute(run.admit(request, asked.get("attempt", str), theta, task), task)
         if not secure:
-            return _clear(request, codes, answer)
-        return self._masked(asked, run, member, request, codes, answer)
+            return _clear(request, computed)
+        return self._masked(asked, run, member, request, computed, about)
 
     def _masked(
-        self, asked: Message, run: HolderRun, member: Member, request: Request, codes: np.ndarray, answer: Any
+        self, asked: Message, run: HolderRun, member: Member, request: Request, computed: Computed, about: bytes
     ) -> Message:
-        """Contribution and answer under one mask. Exact norms, which only plans without a proof ask for, go beside it."""
-        arrays: dict[str, np.ndarray] = {}
-        if run.plan.sealed:  # of the report nothing leaves but what is added up
-            codes = np.concatenate([codes, answer.tally(request.grid, run.plan.clients)])
-        elif answer is not None and is_raw(request.query):
-            arrays["answer"] = np.asarray(answer, np.float64)
-        elif answer is not None:
-            assert request.query is not None
-            codes = np.concatenate([codes, answer_grid(request.query, run.plan, run.part.facts).round(answer)])
-        masked = member.mask(asked.get("number_of_sum", int), codes)
+        """Contribution, answer and report under one mask. Exact norms, which only plans without a proof ask for, go beside it."""
+        parts, arrays = [computed.codes], {}
+        if isinstance(computed.report, Report):  # nothing else of the report leaves
+            parts.append(computed.report.tally(request.grid, run.plan.clients))
+        elif computed.answer is not None and is_raw(request.query):
+            arrays["answer"] = np.asarray(computed.answer, np.float64)
+        elif computed.answer is not None:
+            parts.append(computed.answer)
+        masked = member.mask(asked.get("number_of_sum", int), np.concatenate(parts), about)
         self._keep(asked, member)
-        return Message("masked", {}, {"masked": masked, **arrays})
+        return Message("masked", _evidence(computed), {"masked": masked, **arrays})
 
     def _done(self, asked: Message) -> Message:
         self._run(asked)
@@ -299,13 +299,21 @@ class Holder:
         return Message("done")
 
 
-def _clear(request: Request, codes: np.ndarray, answer: Any) -> Message:
-    head: dict[str, Any] = {}
-    arrays = {"codes": codes} if request.phase == CONTRIBUTE else {}
-    if request.released:
-        head["state"] = answer
-    elif answer is not None:
-        arrays["answer"] = np.asarray(answer, np.float64)
+def _evidence(computed: Computed) -> dict[str, Any]:
+    return {"noise": computed.noise, "answer_noise": computed.answer_noise}
+
+
+def _clear(request: Request, computed: Computed) -> Message:
+    """What a server that sees every message gets."""
+    head: dict[str, Any] = _evidence(computed)
+    arrays = {"codes": computed.codes} if request.phase == CONTRIBUTE else {}
+    if isinstance(computed.report, (Report, RawReport)):
+        head["report"], more = messages.report_to_plain(computed.report)
+        arrays |= more
+    elif request.released:
+        head["state"] = computed.report
+    elif computed.answer is not None:
+        arrays["answer"] = computed.answer
     return Message("given", head, arrays)
 
 

@@ -12,37 +12,45 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sordino.engines import make_work
-from sordino.engines.base import work_on
 from sordino.engines.flower import wire
 from sordino.engines.flower.account import Account
-from sordino.engines.flower.part import Facts, Part, answer_grid
+from sordino.engines.flower.part import Facts, Part
 from sordino.engines.flower.policy import Refused
-from sordino.engines.flower.shares import with_share
 from sordino.engines.flower.wire import Message
-from sordino.federation.sampling import draw
+from sordino.errors import BadInput, NotPrivate
+from sordino.federation.sampling import Draws, public_cohort
+from sordino.federation.sizes import PublicSizes
 from sordino.methods import RuleContext
 from sordino.plan import Plan
 from sordino.privacy import events
 from sordino.privacy.client_budgets import ClientBudgets
-from sordino.privacy.filter import Filter, NoBudget, ScheduleFilter
 from sordino.privacy.ledger import Ledger
-from sordino.privacy.mechanisms import FixedPoint
-from sordino.privacy.vocabulary import Noise, Observer, Unit
-from sordino.rules.query import is_raw
+from sordino.rules.query import answer_length, is_raw
+from sordino.schemes import certified, settle
+from sordino.schemes.clipped import share_of
 from sordino.schemes.fedmap.budgets import Budgets
-from sordino.schemes.fedmap.client import ClientTask
-from sordino.schemes.request import CONTRIBUTE, QUERY, Request
-from sordino.schemes.terms import Public, Terms, settle
+from sordino.schemes.fedmap.client import ClientTask, Report
+from sordino.schemes.fedmap.scheme import FedMapScheme
+from sordino.schemes.request import CONTRIBUTE, Request, work_on
+from sordino.schemes.terms import Terms
 
-_CLOSE = 1e-6  # by how much two machines may differ over the same calibration
+
+@dataclass(frozen=True)
+class Computed:
+    """What a holder's work gave: nothing of it has left yet."""
+
+    codes: np.ndarray
+    answer: np.ndarray | None
+    noise: float
+    answer_noise: float
+    report: object = None
 
 
 def terms_of(plan: Plan, facts: Facts) -> Terms:
@@ -54,7 +62,7 @@ def terms_of(plan: Plan, facts: Facts) -> Terms:
 def _terms(key: str) -> Terms:
     plan, facts = json.loads(key)
     sizes = np.array(facts["sizes"], np.int64)
-    return settle(Plan.from_json(plan), Public(len(sizes), sizes))
+    return settle(Plan.from_json(plan), PublicSizes(len(sizes), sizes))
 
 
 class HolderRun:
@@ -68,11 +76,11 @@ class HolderRun:
         self._secret = self._private_seed()
         self._start_work()
         self.ledger = self._open_ledger()
-        # Of the try that is under way: its name, its round, the phases done, and the precision released so far.
-        self.attempt, self.round, self.spent = "", 0, 0.0
+        # Of the try that is under way: its name, its round, the phases done, and the share of the round that queries took.
+        self.attempt, self.round, self.taken = "", 0, 0.0
         self.done: tuple[str, ...] = ()
         self._purse = 0.0  # granted in earlier rounds and not spent (FedMAP)
-        self.account = Account(folder / "account", self.terms, self.me) if self.plan.sealed else None
+        self.account = Account(folder / "account", self.terms, self.me) if self.terms.scheme.report_length else None
         self._recall()
         if self.ledger.last is not None and self.ledger.last.round > self.round:
             self._purse = 0.0  # what was pending fell behind the ledger: it may have been spent since
@@ -89,150 +97,119 @@ class HolderRun:
         plan, facts = self.plan, self.part.facts
         model = build(plan.model, facts.shape, facts.classes, plan.seed)
         sizes = tuple(p.numel() for p in model.parameters() if p.requires_grad)
-        rule = plan.method_spec.build(RuleContext(plan, sizes, self.terms.units, self.terms.multiplier or None))
-        self.site = Site(model, self.part, plan)
+        self.rule = plan.method_spec.build(RuleContext(plan, sizes, self.terms.units, self.terms.multiplier or None))
+        certified.check_rule(self.terms, self.rule)
+        self.site = Site(model, self.part, plan, draws=Draws(plan, 0))
         self.theta = np.zeros(self.site.flat.size, np.float32)
-        self.work = make_work(self.site, self.theta, rule)
+        self.work = self.terms.scheme.work(self.site, self.theta, self.rule, self.terms)
 
-    def compute(self, request: Request, errand: ClientTask | None = None) -> tuple[np.ndarray, Any]:
-        """This client's contribution as codes, and its answer: summed over its items, or one after the other if raw."""
+    def compute(self, request: Request, task: ClientTask | None = None) -> Computed:
+        """This client's contribution as codes, its answer, and the evidence of the noise in both."""
         import torch
 
         from sordino.engines.inprocess import one_thread
 
-        exact = self.plan.secure and self.plan.noise == Noise.SHARES and self.plan.private
-        asked, request = request, replace(request, multiplier=None, query_std=None) if exact else request
         codes = np.zeros(self.theta.size if request.phase == CONTRIBUTE else 0, np.int64)
-        items = self.work.items(request.round, np.array([self.me])) if errand is None else [errand]
+        items = self.work.items(request.round, np.array([self.me])) if task is None else [task]
         with one_thread(), torch.random.fork_rng(devices=[]):
-            answers = [work_on(self.work, request, item, codes) for item in items]
-        if self.account is not None:
-            self.account.close(answers[0].own)
-        elif errand is not None:
-            self._purse = answers[0].own.purse
+            replies = [work_on(self.work, request, item, codes) for item in items]
+        report = replies[0].report if replies else None
+        if self.account is not None and isinstance(report, Report):
+            self.account.close(report.own)
+        elif isinstance(report, Report):
+            self._purse = report.own.purse
             self._remember()
-        if request.released or errand is not None:
-            return codes, answers[0]  # the state of the rule, or a report
-        if exact and asked.multiplier is not None:
-            assert asked.bound is not None
-            codes = with_share(codes, asked.grid, asked.bound.std(asked.multiplier), asked.survivors)
+        answers = [reply.answer for reply in replies if reply.answer is not None]
+        noise, answer_noise = (sum(getattr(r, name) for r in replies) for name in ("noise", "answer_noise"))
+        self._check_evidence(request, noise, answer_noise)
         if request.query is None:
-            return codes, None
+            return Computed(codes, None, noise, answer_noise, report)
         if is_raw(request.query):
-            return codes, np.concatenate(answers)
-        return codes, self._answer(asked, np.sum(answers, axis=0), exact)
+            return Computed(codes, np.concatenate([np.zeros(0), *answers]), noise, answer_noise)
+        zero = np.zeros(answer_length(request.query), np.int64)
+        return Computed(codes, np.asarray(sum(answers, start=zero), np.int64), noise, answer_noise)
 
-    def _answer(self, asked: Request, answer: np.ndarray, exact: bool) -> np.ndarray:
-        """The summed answer, with an exact share of its noise where the work added none."""
-        if not exact:
-            return answer
-        assert asked.query is not None and asked.query_std is not None
-        grid = answer_grid(asked.query, self.plan, self.part.facts)
-        return grid.decode(with_share(grid.encode(answer), grid, asked.query_std, asked.survivors))
+    def _check_evidence(self, request: Request, noise: float, answer_noise: float) -> None:
+        """Nothing leaves before the noise that the work says it added is the noise that is due."""
+        if not self.terms.proven:
+            return
+        due = 0.0 if request.released or request.multiplier is None else request.multiplier**2 / request.survivors
+        answer_due = 0.0 if request.query_multiplier is None else request.query_multiplier**2 / request.survivors
+        if noise < due * (1 - 1e-9) or answer_noise < answer_due * (1 - 1e-9):
+            raise NotPrivate("the work added less noise than the request asks for; nothing is sent: report this.")
 
-    def next_errand(self, request: Request) -> ClientTask:
+    def next_task(self, request: Request) -> ClientTask:
         """What this client may spend, where it reckons that itself; nothing is granted yet."""
         assert self.account is not None
-        if not 1 <= request.round <= self.plan.rounds or self.me not in draw(self.plan, request.round):
-            raise Refused(f"this client is not in the cohort of round {request.round}.")
-        return self.account.errand(request.round, request.state.get("lost", []), self.ledger)
+        self._check_turn(request.round)
+        return self.account.task(request.round, request.state.get("lost", []), self.ledger)
 
     # ---- leave to work ---------------------------------------------------------------------------
 
-    def admit(self, request: Request, attempt: str, theta: np.ndarray | None, errand: ClientTask | None = None) -> None:
-        """Grant this request, or raise; when it returns, what is about to be released is in the ledger."""
-        self._check(request, errand)
-        again = attempt == self.attempt and request.round == self.round
+    def admit(self, asked: Request, attempt: str, theta: np.ndarray | None, task: ClientTask | None = None) -> Request:
+        """Grant this request, or raise; when it returns, what is about to be released is in the ledger.
+
+        What it returns is this holder's own copy of the request: the noise in it follows from the holder's own terms.
+        """
+        self._check_turn(asked.round)
+        if self._takes_tasks != (task is not None) or task is not None and task.client != self.me:
+            raise Refused("the work does not fit the plan's method.")
+        again = attempt == self.attempt and asked.round == self.round
+        try:
+            request = self.terms.scheme.expected(self.terms, self.rule, asked, self.taken if again else 0.0)
+        except (NotPrivate, BadInput) as wrong:
+            raise Refused(str(wrong)) from None
         if again and request.phase in self.done:
             raise Refused(f"phase {request.phase} of this try of round {request.round} was answered before.")
+        if again and CONTRIBUTE in self.done:
+            raise Refused(f"this try of round {request.round} is over.")
         if not again:
             if theta is None:
                 raise Refused("a new try of a round came without the model.")
-            self._grant(request.round, errand)
-            self.attempt, self.round, self.done, self.spent = attempt, request.round, (), 0.0
+            self._grant(request.round, task)
+            self.attempt, self.round, self.done, self.taken = attempt, request.round, (), 0.0
             self.theta[:] = theta
-            self._reseed(self.ledger.head["seq"])
-        self.spent += self._precision(request)
-        if self.terms.proven and not self.plan.local and self.plan.noise != Noise.CENTRAL:
-            granted = self.terms.multiplier_of(request.round)
-            if not self.spent <= (1 + _CLOSE) / granted**2:
-                raise Refused(f"round {request.round} asks for less noise than its multiplier of {granted:.4g}.")
+            self._draw_anew(self.ledger.head["seq"])
+        self.taken += share_of(request.query)
         self.done = (*self.done, request.phase)
         self._remember()
+        return request
 
-    def _check(self, request: Request, errand: ClientTask | None) -> None:
-        """What the plan settles, the request may not change."""
-        plan, t = self.plan, request.round
-        if not 1 <= t <= plan.rounds or request.phase not in (QUERY, CONTRIBUTE):
-            raise Refused(f"the plan has no phase {request.phase} of round {t}.")
-        if self.me not in draw(plan, t):
+    @property
+    def _takes_tasks(self) -> bool:
+        return isinstance(self.terms.scheme, FedMapScheme)
+
+    def _check_turn(self, t: int) -> None:
+        if isinstance(t, bool) or not 1 <= t <= self.plan.rounds:
+            raise Refused(f"the plan has no round {t}.")
+        if not self.terms.scheme.secret_cohort and self.me not in public_cohort(self.plan, t):
             raise Refused(f"this client is not in the cohort of round {t}.")
-        if plan.method_spec.closed_loop != (errand is not None) or errand is not None and errand.client != self.me:
-            raise Refused("the work does not fit the plan's method.")
-        if not plan.private:
-            return
-        if errand is not None:
-            self._check_errand(request)
-            return
-        if plan.local:
-            least = self.terms.multiplier_of(t) * (1 - _CLOSE)
-            if not request.released or request.multiplier is None or not request.multiplier >= least:
-                raise Refused(f"round {t} asks for less noise than its multiplier of {least:.4g}.")
-            return
-        if request.bound is None or request.released:
-            raise Refused("contributions are clipped here, and not sent without a bound.")
-        most = sum(self.part.facts.sizes) if plan.pooled else plan.clients
-        if request.grid != FixedPoint.for_bound(request.bound, max(2, most)):
-            # On another one a value could be made not to fit, and the error would tell something about it.
-            raise Refused("the sum is to be taken on another grid than the bound asks for.")
-        if is_raw(request.query) and self.terms.proven:
-            raise Refused("exact norms are asked for, which the plan does not provide for.")
-        if plan.noise == Noise.CENTRAL:
-            return
-        if request.survivors != self.terms.survivors:
-            raise Refused(f"noise is to be divided among {request.survivors}, the plan says {self.terms.survivors}.")
-        noiseless = request.query is not None and not is_raw(request.query) and request.query_std is None
-        if request.phase == CONTRIBUTE and request.multiplier is None or noiseless:
-            raise Refused("the plan has clients add noise, and the request does not.")
 
-    def _check_errand(self, request: Request) -> None:
-        """A client that sets its own noise pays for each step at the order that was committed."""
-        terms = self.terms
-        if isinstance(terms, Budgets) and not (request.released and request.state.get("order") == terms.order):
-            raise Refused("the costs of steps are to be counted at another order than the plan settles.")
-
-    def _precision(self, request: Request) -> float:
-        """What this request releases, in 1/z^2, where Gaussians on the same units add up."""
-        total = 0.0 if request.multiplier is None or request.phase == QUERY else request.multiplier**-2
-        if request.query is not None and request.query_std is not None:
-            total += (request.query.norm / request.query_std) ** 2
-        return total
-
-    def _grant(self, t: int, errand: ClientTask | None) -> None:
-        if errand is not None and isinstance(self.terms, Budgets):
-            self._grant_purse(t, errand, self.terms.order)
+    def _grant(self, t: int, task: ClientTask | None) -> None:
+        if task is not None and isinstance(self.terms, Budgets):
+            self._grant_purse(t, task, self.terms.order)
             return
-        event, secure = self.terms.slot(t), self.plan.secure
+        event, secure = self.terms.round_event(t), self.plan.secure
         if self.ledger.resume(t, secure, event) is not None:
             return
-        if self.plan.unit == Unit.CLIENT and self.plan.observer == Observer.PUBLIC and self.terms.proven:
-            # Towards the public a client is charged its sampled share in every round, drawn or not.
+        if self.terms.scheme.secret_cohort and self.terms.proven:
+            # A client of a secret cohort is charged its sampled share in every round, drawn or not.
             for earlier in range(self.ledger.last.round + 1 if self.ledger.last else 1, t):
-                self.ledger.request(self.terms.slot(earlier), earlier)
+                self.ledger.request(self.terms.round_event(earlier), earlier)
         self.ledger.request(event, t)
 
-    def _grant_purse(self, t: int, errand: ClientTask, order: int) -> None:
+    def _grant_purse(self, t: int, task: ClientTask, order: int) -> None:
         """Charge what the purse holds beyond what is left of earlier ones. A try that was cut short may have spent all."""
         standing = self.ledger.granted(t)
         if self.account is not None:
-            self.account.begin(t, errand)
-            left = errand.own.purse
+            self.account.begin(t, task)
+            left = task.own.purse
         else:
             left = 0.0 if standing is not None else self._purse
         if standing is not None and not self.plan.secure:
             self.ledger.resume(t, False)
             return
-        cost = max(0.0, errand.purse - left)
+        cost = max(0.0, task.purse - left)
         event = events.gaussian(math.sqrt(order / (2 * cost))) if cost > 0 else events.nothing()
         if standing is not None:
             self.ledger.resume(t, True, clients=[0], costs=[cost])
@@ -244,28 +221,12 @@ class HolderRun:
         path, digest, terms = self.folder / "ledger.jsonl", self.plan.digest(), self.terms
         if path.exists():
             return Ledger.open(path, digest)
-        about = {"unit": str(self.plan.unit), "relation": str(terms.relation), "observer": str(self.plan.observer)}
+        if (self.folder / "pending").exists():
+            raise Refused("this run was begun here and its ledger is missing: what was spent is not known.")
         spending = None
         if isinstance(terms, Budgets):  # this client's own
             spending = ClientBudgets(1, terms.spent.epsilon, self.plan.delta, terms.order, terms.relation)
-        return Ledger.create(path, digest, self._filter(), about, spending)
-
-    def _filter(self) -> Filter:
-        if not self.terms.proven:
-            return NoBudget("the run is not private")
-        if isinstance(self.terms, Budgets):
-            return NoBudget("the client keeps a budget of its own")
-        spent = self.terms.spent
-        return ScheduleFilter(self._slots(), spent.epsilon, self.plan.delta, self.terms.relation, spent.accountant)
-
-    def _slots(self) -> list[Any]:
-        """The releases that this client is in for: those of its own rounds, and what may be repeated out of the most."""
-        terms, plan = self.terms, self.plan
-        if plan.pooled or plan.observer == Observer.PUBLIC:
-            return terms.slots
-        if len(terms.slots) == 1:
-            return [(terms.slots[0][0], terms.exposures)]
-        return [terms.slot(t) for t in range(1, terms.rounds + 1) if self.me in draw(plan, t)]
+        return Ledger.create(path, digest, terms.scheme.filter_of(terms, self.me), terms.about(), spending)
 
     # ---- chance ----------------------------------------------------------------------------------
 
@@ -277,19 +238,16 @@ class HolderRun:
             write_private(path, os.urandom(32))
         return path.read_bytes()
 
-    def _reseed(self, number: int) -> None:
-        """New draws for every try: each is charged as one of its own."""
-        if self.plan.secure:
-            digest = hashlib.sha256(b"sordino draws" + self._secret + str(number).encode()).digest()
-            seeded = self.plan.replace(seed=int.from_bytes(digest[:7], "little"))
-            self.site.plan = seeded
-            self.work.plan = seeded  # type: ignore[attr-defined]
+    def _draw_anew(self, number: int) -> None:
+        """New secret draws for every try: each is charged as one of its own."""
+        digest = hashlib.sha256(b"sordino draws" + self._secret + str(number).encode()).digest()
+        self.site.draws = Draws(self.plan, int.from_bytes(digest, "little"))
         self._drawn = number
 
     # ---- disk ------------------------------------------------------------------------------------
 
     def _remember(self) -> None:
-        head = {"attempt": self.attempt, "round": self.round, "done": list(self.done), "spent": self.spent}
+        head = {"attempt": self.attempt, "round": self.round, "done": list(self.done), "taken": self.taken}
         head |= {"drawn": self._drawn, "purse": self._purse}
         write_private(self.folder / "pending", wire.to_bytes(Message("pending", head, {"theta": self.theta})))
 
@@ -299,10 +257,10 @@ class HolderRun:
             return
         kept = wire.from_bytes(path.read_bytes())
         self.attempt, self.round = kept.head["attempt"], kept.head["round"]
-        self.done, self.spent = tuple(kept.head["done"]), kept.head["spent"]
+        self.done, self.taken = tuple(kept.head["done"]), kept.head["taken"]
         self.theta[:] = kept.array("theta", np.float32, self.theta.size)
         self._purse = kept.head["purse"]
-        self._reseed(kept.head["drawn"])
+        self._draw_anew(kept.head["drawn"])
 
 
 def write_private(path: Path, content: bytes) -> None:

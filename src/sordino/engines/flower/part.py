@@ -16,9 +16,6 @@ from sordino.data.check import Pair, checked
 from sordino.data.dataset import Normalise
 from sordino.errors import BadInput, whole
 from sordino.federation.population import Federation
-from sordino.plan import Plan
-from sordino.privacy.mechanisms import FixedPoint
-from sordino.rules.query import Query
 
 
 @dataclass(frozen=True)
@@ -60,11 +57,6 @@ class Facts:
             tuple(int(n) for n in plain["sizes"]),
             None if normalise is None else Normalise.from_json(normalise),
         )
-
-
-def answer_grid(query: Query, plan: Plan, facts: Facts) -> FixedPoint:
-    """On which answers to a query are added up in secure sums; a function of public facts, so that all agree on it."""
-    return FixedPoint.for_bound(query.norm, max(2, sum(facts.sizes) if plan.pooled else facts.clients))
 
 
 class Part(Federation):

@@ -7,7 +7,9 @@
     methods = []                                # empty: any
     variants = ["certified"]
     secure = true                               # noise and draws must come from this machine's secure source
-    least = 2                                   # min_cohort clients in whose noise ours hides, under secure aggregation
+    least = 2                                   # fewest clients in whose noise ours hides, under secure aggregation
+    colluders = 0                               # clients that may collude with the server: so many more must be left in a sum
+    code = []                                   # methods and models of one's own that a plan may name, as module:object
 
 A refusal is a sentence for the other side: it names the plan's value and the rule that it breaks, and nothing of the data.
 """
@@ -16,12 +18,14 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sordino.errors import BadInput, SordinoError, between, one_of, positive, whole
 from sordino.methods import METHODS
+from sordino.own_code import is_reference
 from sordino.privacy.vocabulary import Noise, Observer, Unit, Variant
 from sordino.schemes.terms import Terms
 
@@ -44,11 +48,15 @@ class Policy:
     variants: tuple[str, ...] = (str(Variant.CERTIFIED),)
     secure: bool = True
     least: int = 2
+    colluders: int = 0
+    code: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         positive(epsilon=self.epsilon)
         between(0, 1, delta=self.delta)
         whole(least=self.least)
+        whole(0, colluders=self.colluders)
+        object.__setattr__(self, "code", tuple(self.code))
         for name, words in (("units", Unit), ("observers", Observer), ("variants", Variant), ("methods", METHODS)):
             object.__setattr__(self, name, tuple(getattr(self, name)))
             for word in getattr(self, name):
@@ -68,6 +76,15 @@ class Policy:
                 raise BadInput(f"a policy has no rule {name!r}; it has {', '.join(sorted(known))}.")
         return cls(**plain)
 
+    def check_code(self, plan: Mapping[str, Any]) -> None:
+        """Before the plan is read, since reading it imports what it names."""
+        for name in ("method", "model"):
+            value = plan.get(name)
+            if isinstance(value, str) and is_reference(value) and value not in self.code:
+                raise Refused(
+                    f"{name} {value} is code that this holder does not know; the policy must list it under code."
+                )
+
     def check(self, terms: Terms) -> None:
         """Refuse a plan that breaks a rule. `terms` are worked out here, from the plan alone, not taken on trust."""
         plan = terms.plan
@@ -75,7 +92,7 @@ class Policy:
             ("unit", plan.unit, self.units),
             ("observer", plan.observer, self.observers),
             ("variant", plan.variant, self.variants),
-            ("method", plan.method, self.methods or tuple(METHODS)),
+            ("method", plan.method, self.methods or (*METHODS, *self.code)),
         ):
             if str(value) not in allowed:
                 raise Refused(f"{name} {value} is not allowed here; allowed: {', '.join(allowed)}.")
@@ -85,10 +102,9 @@ class Policy:
             raise Refused(f"method {plan.method} is not private, and nothing that is not private is allowed here.")
         if self.secure and plan.private and not plan.secure:
             raise Refused("the plan's noise would be seeded, and only noise from the secure source is allowed here.")
-        if plan.noise == Noise.SHARES and plan.private and terms.survivors < self.least:
-            raise Refused(f"the noise is divided among {terms.survivors} clients; at least {self.least} are asked for.")
-        if plan.sealed and terms.survivors < self.least:
-            raise Refused(f"sums are opened for {terms.survivors} clients; at least {self.least} are asked for.")
+        if plan.observer == Observer.SECAGG_SERVER and terms.survivors < self.least:
+            what = "the noise is divided among" if terms.scheme.noise == Noise.SHARES else "sums are opened for"
+            raise Refused(f"{what} {terms.survivors} clients; at least {self.least} are asked for.")
         if terms.proven and terms.spent.epsilon > self.epsilon * (1 + 1e-9):
             raise Refused(f"epsilon {terms.spent.epsilon:.4g} is more than the {self.epsilon:g} allowed here.")
         if terms.proven and plan.delta > self.delta:

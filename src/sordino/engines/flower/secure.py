@@ -53,12 +53,21 @@ class SecureSums:
         extra = self.patience.colluders
         return max(survivors + extra, (members + extra) // 2 + 1, min(self.patience.least, members))
 
-    def run(self, engine: Remote, parcel: Message, there: list[int], length: int, survivors: int, full: bool) -> Opened:
-        """One sum over those who are `there`; `Aborted` if it cannot be opened."""
+    def run(
+        self,
+        engine: Remote,
+        parcel: Message,
+        there: list[int],
+        length: int,
+        survivors: int,
+        full: bool,
+        about: bytes,
+    ) -> Opened:
+        """One sum over those who are `there`; `Aborted` if it cannot be opened. `about`: what everyone was told."""
         try:
             collector = self._ready(engine, there, survivors, full)
             number, self._next = self._next, self._next + 1
-            total = SecureSum(collector, number, length)
+            total = SecureSum(collector, number, length, about)
             replies = self._gather(engine, parcel, total, [k for k in there if k in collector.peers])
             agreed = self._agree(engine, total, number)
             return Opened(self._open(engine, total, number, agreed), {k: replies[k] for k in total.survivors})

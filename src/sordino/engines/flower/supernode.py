@@ -117,7 +117,7 @@ class Tasks(threading.Thread):
         from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor
         from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
-        from sordino.engines.flower.apps import client_app
+        from sordino.deployment.apps import client_app
 
         client = self._client("flwr-clientapp", RuntimeTokenHttpInterceptor(token))
         beat = Heartbeat(client)

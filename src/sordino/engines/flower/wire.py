@@ -9,11 +9,12 @@ before anything is made of them. Requests to clients, with their bounds and quer
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +23,10 @@ from sordino.privacy import bounds
 from sordino.privacy.mechanisms import FixedPoint
 from sordino.rules import query
 from sordino.schemes.request import CONTRIBUTE, QUERY, Request
+
+if TYPE_CHECKING:
+    from sordino.engines.flower.part import Facts
+    from sordino.plan import Plan
 
 MAGIC = b"SRDN\x01"
 TYPES = ("<f4", "<f8", "<i8", "<u8")
@@ -112,6 +117,7 @@ def request_to_plain(request: Request) -> tuple[dict[str, Any], dict[str, np.nda
     head = {f.name: getattr(request, f.name) for f in dataclasses.fields(request)}
     arrays: dict[str, np.ndarray] = {}
     head["grid"] = request.grid.scale
+    head["query_grid"] = None if request.query_grid is None else request.query_grid.scale
     head["query"] = query_to_json(request.query)
     head["bound"] = None
     if request.bound is not None:
@@ -129,6 +135,8 @@ def request_from_plain(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
         if fields["phase"] not in (QUERY, CONTRIBUTE) or not isinstance(fields["round"], int):
             raise MalformedMessage("a request has no known phase or round.")
         fields["grid"] = FixedPoint(fields["grid"])
+        fields["query_grid"] = None if fields["query_grid"] is None else FixedPoint(fields["query_grid"])
+        _check_types(fields)
         fields["query"] = query_from_json(fields["query"])
         if fields["bound"] is not None:
             plain = dict(fields["bound"])
@@ -142,8 +150,28 @@ def request_from_plain(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
         raise MalformedMessage("a request cannot be read: both sides need the same version.") from None
 
 
-_QUERIES = {kind.__name__: kind for kind in vars(query).values() if isinstance(kind, type) and hasattr(kind, "encode")}
-_QUERIES.pop("Query")
+def _check_types(fields: Mapping[str, Any]) -> None:
+    """Numbers are numbers, and a state is a flat dict of plain data; what they may be is for the plan to say."""
+    for name in ("multiplier", "query_multiplier"):
+        value = fields[name]
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or value != value):
+            raise MalformedMessage(f"a request has no usable {name}.")
+    whole_survivors = isinstance(fields["survivors"], int) and not isinstance(fields["survivors"], bool)
+    if not whole_survivors or not isinstance(fields["released"], bool) or not isinstance(fields["state"], dict):
+        raise MalformedMessage("a request has no usable survivors, released or state.")
+
+
+def agreed_digest(plan: Plan, facts: Facts, request: Request) -> bytes:
+    """A digest of everything that members of a secure sum are told: all of them must have been told the same."""
+    head, arrays = request_to_plain(request)
+    digest = hashlib.sha256(b"sordino request")
+    digest.update(json.dumps([plan.to_json(), facts.to_json(), head], sort_keys=True).encode())
+    for name in sorted(arrays):
+        digest.update(name.encode() + np.ascontiguousarray(arrays[name], "<f8").tobytes())
+    return digest.digest()
+
+
+_QUERIES: dict[str, Callable[..., query.Query]] = {kind.__name__: kind for kind in query.KINDS}
 
 
 def query_to_json(asked: query.Query | None) -> dict[str, Any] | None:

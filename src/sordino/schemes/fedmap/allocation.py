@@ -33,15 +33,15 @@ def later(own: ClientState, budget: float) -> float:
     return max(0.0, budget - own.granted)
 
 
-def errand(k: int, own: ClientState, grant: float, budget: float, turns: int) -> ClientTask:
+def task(k: int, own: ClientState, grant: float, budget: float, turns: int) -> ClientTask:
     """The work of client k with what is left in its purse and `grant`; its turn is counted."""
     own = replace(own, turns=own.turns + 1, granted=own.granted + grant)
     left = max(1, turns - own.turns + 1)
     return ClientTask(k, own.purse + grant, later(own, budget) if left > 1 else 0.0, left, own)
 
 
-def next_errand(k: int, own: ClientState, budget: float, turns: int) -> ClientTask:
-    return errand(k, own, purse_and_grant(own, budget, turns)[1], budget, turns)
+def next_task(k: int, own: ClientState, budget: float, turns: int) -> ClientTask:
+    return task(k, own, purse_and_grant(own, budget, turns)[1], budget, turns)
 
 
 def lost(own: ClientState, grant: float) -> ClientState:

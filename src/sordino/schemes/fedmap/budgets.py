@@ -13,19 +13,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from sordino.errors import BadInput
-from sordino.federation.sampling import turns
-from sordino.plan import Plan
+from sordino.federation import sampling
+from sordino.federation.sizes import PublicSizes
 from sordino.privacy import accounting, events, rdp
 from sordino.privacy.client_budgets import ClientBudgets
+from sordino.privacy.filter import Filter, NoBudget
 from sordino.privacy.lookup import Table
 from sordino.privacy.vocabulary import Relation
 from sordino.schemes.fedmap.metanet.features import ASTRAY, BOUNDS, MULTIPLIERS
-from sordino.schemes.terms import Public, Terms, local_steps
+from sordino.schemes.local import Local
+from sordino.schemes.terms import Terms
+
+if TYPE_CHECKING:
+    from sordino.plan import Plan
 
 BINS = 400  # of the table of costs
 LARGEST = 512  # order; larger ones only help below an epsilon of about 0.02
@@ -46,17 +51,29 @@ class Budgets(Terms):
     @cached_property
     def sizes(self) -> np.ndarray:
         """Examples of each client."""
-        return np.broadcast_to(np.asarray(self.public.sizes), (self.public.clients,))
+        return self.public.each
 
     @cached_property
     def steps(self) -> np.ndarray:
         """Steps of each client in a round that it takes part in."""
-        return _each(self.sizes, lambda n: local_steps(self.plan, n))
+        return _each(self.sizes, self.local.local_steps)
 
     @cached_property
     def turns(self) -> np.ndarray:
         """Rounds that each client is drawn for."""
-        return turns(self.plan)
+        return sampling.turns(self.plan, self.plan.rounds)
+
+    @property
+    def local(self) -> Local:
+        scheme = self.scheme
+        assert isinstance(scheme, Local)
+        return scheme
+
+    def budget_filter(self) -> Filter:
+        return NoBudget("each client keeps a budget of its own")
+
+    def client_budgets(self) -> ClientBudgets:
+        return self.spending
 
     @cached_property
     def spending(self) -> ClientBudgets:
@@ -71,7 +88,7 @@ class Budgets(Terms):
 
     def table(self, examples: int) -> Table:
         """What a step costs a client of that many examples."""
-        return step_costs(self.record_rate(examples), self.order)
+        return step_costs(self.local.rate(examples), self.order)
 
     @cached_property
     def spent(self) -> accounting.Spent:
@@ -82,7 +99,7 @@ class Budgets(Terms):
 
 
 @dataclass(frozen=True)
-class Printed(Terms):
+class PublishedTerms(Terms):
     """FedMAP as published: no epsilon is proven; what the server's accountant said at the end is the claim."""
 
     said: float | None = None
@@ -96,7 +113,7 @@ def step_costs(rate: float, order: int) -> Table:
     return Table([rate], [order], BINS)
 
 
-def settle(plan: Plan, public: Public) -> Terms:
+def settle(plan: Plan, public: PublicSizes) -> Terms:
     """Commit to an order; the multiplier is the largest even one, that of the client whose budget must last longest."""
     if plan.epsilon is None or plan.multiplier is not None:
         raise BadInput(f"method {plan.method} sets the multiplier itself; give epsilon, and leave multiplier out.")
@@ -106,7 +123,7 @@ def settle(plan: Plan, public: Public) -> Terms:
             f"bound {plan.bound:g} lies outside {low:g} to {high:g}, where method {plan.method} moves it; rescale."
         )
     if plan.published:
-        return Printed(plan, public, 0.0, plan.rounds)
+        return PublishedTerms(plan, public, 0.0, plan.rounds)
     first = Budgets(plan, public, 1.0, plan.rounds)
     if first.relation == Relation.REPLACE_ONE:
         raise BadInput(f"method {plan.method} is proven for add-remove and zero-out; leave relation out.")
@@ -115,7 +132,7 @@ def settle(plan: Plan, public: Public) -> Terms:
     if not drawn.size:
         raise BadInput(f"in {plan.rounds} rounds no client is ever drawn; ask for a larger cohort or more rounds.")
     typical = drawn[np.argsort(load[drawn], kind="stable")[drawn.size // 2]]
-    order = _order(plan, first.record_rate(int(first.sizes[typical])), int(load[typical]), first.relation)
+    order = _order(plan, first.local.rate(int(first.sizes[typical])), int(load[typical]), first.relation)
     made = Budgets(plan, public, 1.0, plan.rounds, order)
     # Of each number of examples only the client that is drawn most matters here.
     most = {int(n): int(load[drawn][made.sizes[drawn] == n].max()) for n in np.unique(made.sizes[drawn])}

@@ -29,15 +29,16 @@ from sordino.clients.site import Site
 from sordino.privacy.lookup import Table
 from sordino.privacy.mechanisms import FixedPoint
 from sordino.privacy.round_budget import RoundBudget
+from sordino.rules.base import Rule
 from sordino.schemes.fedmap.budgets import step_costs
 from sordino.schemes.fedmap.metanet import features
 from sordino.schemes.fedmap.metanet.features import CERTIFIED, Look
 from sordino.schemes.fedmap.metanet.net import MetaNet, load
 from sordino.schemes.fedmap.rule import FedMap
+from sordino.schemes.fedmap.scheme import REPORT_LENGTH
 from sordino.schemes.local import LocalSteps
-from sordino.schemes.pooled import record_rate
-from sordino.schemes.request import Request
-from sordino.schemes.terms import local_steps
+from sordino.schemes.request import Reply, Request
+from sordino.schemes.terms import Terms
 
 NORM = 1.0  # of a tuning step's gradient, at most (as in the paper's pre-training)
 
@@ -113,7 +114,7 @@ class SummedReport:
         return cls(*grid.decode(codes).tolist())
 
 
-SUMMED_REPORT_LENGTH = len(fields(SummedReport))
+assert len(fields(SummedReport)) == REPORT_LENGTH
 
 
 def within_reach(v: np.ndarray, grid: FixedPoint, clients: int) -> np.ndarray:
@@ -146,8 +147,8 @@ class ControlledSteps(LocalSteps):
 
     rule: FedMap
 
-    def __init__(self, site: Site, theta: np.ndarray, rule: Any) -> None:
-        super().__init__(site, theta, rule)
+    def __init__(self, site: Site, theta: np.ndarray, rule: Rule, terms: Terms) -> None:
+        super().__init__(site, theta, rule, terms)
         self.net = self._load()  # weights that cannot be read are found before anything is granted
         if not self.rule.pretrained:
             self.net.initialise(torch.Generator().manual_seed(self.plan.seed))
@@ -160,18 +161,21 @@ class ControlledSteps(LocalSteps):
     def weight(self, item: ClientTask) -> int:  # type: ignore[override]
         return self.site.federation.size(item.client)
 
-    def give(self, request: Request, item: ClientTask, out: np.ndarray) -> Any:  # type: ignore[override]
+    def contribute(self, request: Request, item: ClientTask, out: np.ndarray) -> Reply:  # type: ignore[override]
+        return Reply(report=self._round(request, item, out))
+
+    def _round(self, request: Request, item: ClientTask, out: np.ndarray) -> Report:
         """Run the round's steps as far as the purse allows; put the released move into `out` and report."""
         if not item.purse > 0:
             return Report(item.client, item.own)
         k, flat, own, public = item.client, self.site.flat, item.own, request.state
         examples = self.site.federation.size(k)
-        table = self._table(record_rate(self.plan.batch_size, examples, self.plan.sampling), int(public["order"]))
+        table = self._table(self.scheme.rate(examples), int(public["order"]))
         net = self._controller(own)
         flat.load(self.theta)
         self.site.seed_layers(request.round, k)
         move = self.descent.start(flat.size, flat.theta.device)
-        purse, steps, diary = RoundBudget(item.purse), local_steps(self.plan, examples), _Diary()
+        purse, steps, diary = RoundBudget(item.purse), self.scheme.local_steps(examples), _Diary()
         rows = own.rows.tolist()
         bound = own.bound or public["bound"]
         budget = own.spent + item.purse + item.later
@@ -188,7 +192,7 @@ class ControlledSteps(LocalSteps):
             if paid is None:
                 break
             multiplier, cost = paid
-            gradient, state = self._step(replace(request, multiplier=multiplier), k, step, {"bound": proposed})
+            gradient, state = self._step(request.round, k, step, {"bound": proposed}, multiplier)
             gradient *= self.plan.bound / proposed
             moved = move(torch.from_numpy(gradient.astype(np.float32)).to(flat.theta.device))
             flat.theta.sub_(moved)

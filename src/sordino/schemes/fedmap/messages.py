@@ -1,4 +1,4 @@
-"""FedMAP's errands and reports as plain data: what a client may spend and keeps, and what it says afterwards.
+"""FedMAP's tasks and reports as plain data: what a client may spend and keeps, and what it says afterwards.
 
 Everything in them is released or public; see `sordino.schemes.fedmap.client`.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.engines.flower.wire import MalformedMessage
+from sordino.errors import BadInput
 from sordino.schemes.fedmap.client import ClientState, ClientTask, Report
 from sordino.schemes.fedmap.published import RawReport
 
@@ -18,22 +18,22 @@ Plain = tuple[dict[str, Any], dict[str, np.ndarray]]
 _SUMS = ("bound", "purse", "granted", "spent", "turns")
 
 
-def errand_to_plain(errand: ClientTask) -> Plain:
-    own, arrays = own_to_plain(errand.own)
-    said = {"client": errand.client, "purse": errand.purse, "later": errand.later, "turns": errand.turns, "own": own}
+def task_to_plain(task: ClientTask) -> Plain:
+    own, arrays = state_to_plain(task.own)
+    said = {"client": task.client, "purse": task.purse, "later": task.later, "turns": task.turns, "own": own}
     return said, arrays
 
 
-def errand_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ClientTask:
+def task_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ClientTask:
     try:
-        own = own_from_plain(said["own"], arrays)
+        own = state_from_plain(said["own"], arrays)
         return ClientTask(int(said["client"]), float(said["purse"]), float(said["later"]), int(said["turns"]), own)
     except (KeyError, TypeError, ValueError):
-        raise MalformedMessage("an errand cannot be read: both sides need the same version.") from None
+        raise BadInput("a task cannot be read: both sides need the same version.") from None
 
 
 def report_to_plain(report: Report | RawReport) -> Plain:
-    own, arrays = own_to_plain(report.own)
+    own, arrays = state_to_plain(report.own)
     said: dict[str, Any] = {"client": report.client, "own": own}
     if isinstance(report, Report):
         said |= {"bounds": list(report.bounds), "multipliers": list(report.multipliers)}
@@ -44,21 +44,21 @@ def report_to_plain(report: Report | RawReport) -> Plain:
 
 def report_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Report | RawReport:
     try:
-        client, own = int(said["client"]), own_from_plain(said["own"], arrays)
+        client, own = int(said["client"]), state_from_plain(said["own"], arrays)
         if "sigma" in said:
             return RawReport(client, own, int(said["weight"]), float(said["sigma"]), float(said["bound"]))
         return Report(client, own, tuple(map(float, said["bounds"])), tuple(map(float, said["multipliers"])))
     except (KeyError, TypeError, ValueError):
-        raise MalformedMessage("a report cannot be read: both sides need the same version.") from None
+        raise BadInput("a report cannot be read: both sides need the same version.") from None
 
 
-def own_to_plain(own: ClientState) -> Plain:
+def state_to_plain(own: ClientState) -> Plain:
     said = {name: getattr(own, name) for name in _SUMS} | {"width": own.rows.shape[1]}
     arrays = {"own.net": own.net.astype(np.float32), "own.rows": own.rows.astype(np.float32).reshape(-1)}
     return said, {name: array for name, array in arrays.items() if array.size}
 
 
-def own_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ClientState:
+def state_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ClientState:
     none = np.zeros(0, np.float32)
     rows = arrays.get("own.rows", none).reshape(-1, int(said["width"]))
     sums = {name: (int if name == "turns" else float)(said[name]) for name in _SUMS}

@@ -24,7 +24,7 @@ from sordino.schemes.fedmap.client import ClientState, ClientTask, ControlledSte
 from sordino.schemes.fedmap.metanet import features
 from sordino.schemes.fedmap.metanet.features import PUBLISHED
 from sordino.schemes.fedmap.metanet.net import MetaNet, load
-from sordino.schemes.request import Request
+from sordino.schemes.request import Reply, Request
 
 HUGE = Flat(1e12)  # clips nothing that is finite
 
@@ -40,10 +40,13 @@ class RawReport:
     bound: float
 
 
-class PrintedSteps(ControlledSteps):
+class PublishedSteps(ControlledSteps):
     """The work of clients as the paper prints it."""
 
-    def give(self, request: Request, item: ClientTask, out: np.ndarray) -> RawReport:  # type: ignore[override]
+    def contribute(self, request: Request, item: ClientTask, out: np.ndarray) -> Reply:  # type: ignore[override]
+        return Reply(report=self._raw_round(request, item, out))
+
+    def _raw_round(self, request: Request, item: ClientTask, out: np.ndarray) -> RawReport:
         k, flat = item.client, self.site.flat
         x, y = self.site.client(k)
         net = self._controller(item.own)

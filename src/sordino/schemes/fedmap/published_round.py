@@ -13,36 +13,35 @@ import numpy as np
 from sordino.federation import sampling
 from sordino.privacy import mechanisms
 from sordino.privacy.release import disclose
-from sordino.schemes.base import Round, RoundMetrics, TrainState
-from sordino.schemes.fedmap.budgets import Printed
+from sordino.schemes.fedmap.budgets import PublishedTerms
 from sordino.schemes.fedmap.client import ClientState, ClientTask
 from sordino.schemes.fedmap.metanet.features import PUBLISHED
 from sordino.schemes.fedmap.published import RawReport
 from sordino.schemes.fedmap.rounds import pack, unpack
 from sordino.schemes.fedmap.rule import PrintedLedger
+from sordino.schemes.fedmap.scheme import PUBLISHED_GRID
 from sordino.schemes.request import CONTRIBUTE, Request
+from sordino.schemes.round import Round, RoundMetrics, RoundResult, TrainState
 from sordino.schemes.terms import Terms
-
-GRID = mechanisms.FixedPoint(2.0**24)
 
 
 class FedMapPublishedRound(Round):
     """Rounds under a ledger that proves nothing."""
 
-    terms: Printed
+    terms: PublishedTerms
 
-    def run(self, model: TrainState) -> tuple[TrainState, RoundMetrics]:
+    def run(self, model: TrainState) -> RoundResult:
         t = model.round + 1
         self._grant(t)
-        cohort = sampling.draw(self.plan, t)
+        cohort = self.draws.cohort(t)
         accounts, book = unpack(model.clients), self._book(model)
         blank = ClientState.blank(PUBLISHED)
         errands = [ClientTask(k, 0.0, 0.0, 1, accounts.get(k, blank)) for k in cohort.tolist()]
         self.engine.theta[:] = model.theta
-        request = Request(round=t, phase=CONTRIBUTE, grid=GRID, bound=None, state=model.rule)
-        harvest = self.engine.run(request, errands)
-        total, _ = mechanisms.without_noise(harvest.total, "weights are exact numbers of examples")  # type: ignore[arg-type]
-        told, _ = disclose(harvest.answers, "each client's sigma and its controller's state are kept as they are")  # type: ignore[arg-type]
+        request = Request(round=t, phase=CONTRIBUTE, grid=PUBLISHED_GRID, bound=None, state=model.rule)
+        aggregate = self.engine.run(request, errands)
+        total, _ = mechanisms.without_noise(aggregate.total, "weights are exact numbers of examples")  # type: ignore[arg-type]
+        told, _ = disclose(aggregate.reports, "each client's sigma and its controller's state are kept as they are")  # type: ignore[arg-type]
         reports: tuple[RawReport, ...] = told.value
         mean = total.value / max(1, sum(report.weight for report in reports))
         theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)
@@ -59,7 +58,7 @@ class FedMapPublishedRound(Round):
             noise=0.0,
             moved=float(np.linalg.norm(mean)),
         )
-        return TrainState(t, theta, optimizer, rule, pack(accounts) | {"rho": book.rho}), facts
+        return RoundResult(TrainState(t, theta, optimizer, rule, pack(accounts) | {"rho": book.rho}), facts)
 
     def close(self, model: TrainState) -> Terms:
         """eps_global of the last round is what the paper would print."""

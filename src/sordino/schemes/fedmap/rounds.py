@@ -19,20 +19,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from sordino.federation import sampling
 from sordino.federation.server import Arrays
-from sordino.privacy import events, mechanisms
+from sordino.privacy import events
 from sordino.privacy.ledger import Grant
 from sordino.privacy.release import require_released
-from sordino.schemes.base import Round, RoundMetrics, TrainState
-from sordino.schemes.fedmap import allocation as purses
+from sordino.schemes.fedmap import allocation
 from sordino.schemes.fedmap.budgets import Budgets
 from sordino.schemes.fedmap.client import ClientState, ClientTask, Report
 from sordino.schemes.fedmap.metanet.features import LENGTH
+from sordino.schemes.local import GRID
 from sordino.schemes.request import CONTRIBUTE, Request
+from sordino.schemes.round import Round, RoundMetrics, RoundResult, TrainState
 from sordino.schemes.terms import Terms
-
-GRID = mechanisms.FixedPoint(2.0**32)
 
 
 class FedMapRound(Round):
@@ -40,17 +38,17 @@ class FedMapRound(Round):
 
     terms: Budgets
 
-    def run(self, model: TrainState) -> tuple[TrainState, RoundMetrics]:
+    def run(self, model: TrainState) -> RoundResult:
         t = model.round + 1
-        cohort = sampling.draw(self.plan, t)
+        cohort = self.draws.cohort(t)
         accounts = unpack(model.clients)
         errands = self._grant_purses(t, cohort, accounts)
         self.engine.theta[:] = model.theta
         state = {**model.rule, "order": self.terms.order}
         request = Request(round=t, phase=CONTRIBUTE, grid=GRID, bound=None, state=state, released=True)
-        harvest = self.engine.run(request, errands)
-        total = require_released(harvest.total, "what local clients send").decode()
-        reports: tuple[Report, ...] = require_released(harvest.answers, "the report of a local client")
+        aggregate = self.engine.run(request, errands)
+        total = require_released(aggregate.total, "what local clients send").decode()
+        reports: tuple[Report, ...] = require_released(aggregate.reports, "the report of a local client")
         mean = total / self.terms.denominator(cohort)
         theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)
         heard = {report.client: report.own for report in reports}
@@ -64,7 +62,7 @@ class FedMapRound(Round):
             "used": _range([*model.rule.get("used", ()), *(z for report in reports for z in report.multipliers)]),
         }
         facts = self._told(reports, mean, bound, accounts)
-        return TrainState(t, theta, optimizer, rule, pack(accounts)), facts
+        return RoundResult(TrainState(t, theta, optimizer, rule, pack(accounts)), facts)
 
     def share(self, model: TrainState) -> float:
         """The largest part of any client's budget that is spent."""
@@ -91,7 +89,7 @@ class FedMapRound(Round):
         errands = []
         for k in cohort.tolist():
             own, turns = accounts.get(k) or ClientState.blank(), int(self.terms.turns[k])
-            made = purses.errand(k, own, granted.get(k, 0.0), self.terms.budget, turns)
+            made = allocation.task(k, own, granted.get(k, 0.0), self.terms.budget, turns)
             accounts[k] = made.own
             if k in granted:
                 errands.append(made)
@@ -99,7 +97,7 @@ class FedMapRound(Round):
 
     def _asks(self, k: int, accounts: dict[int, ClientState]) -> tuple[float, float]:
         """(purse, new grant) of a client."""
-        return purses.purse_and_grant(
+        return allocation.purse_and_grant(
             accounts.get(k) or ClientState.blank(), self.terms.budget, int(self.terms.turns[k])
         )
 
@@ -110,9 +108,9 @@ class FedMapRound(Round):
         assert standing is not None
         granted = dict(zip(*(column.tolist() for column in _granted(standing))))
         accounts = unpack(model.clients)
-        for k in sampling.draw(self.plan, t).tolist():
+        for k in self.draws.cohort(t).tolist():
             own = accounts.get(k) or ClientState.blank()
-            accounts[k] = purses.lost(own, granted[k]) if k in granted else replace(own, turns=own.turns + 1)
+            accounts[k] = allocation.lost(own, granted[k]) if k in granted else replace(own, turns=own.turns + 1)
         return replace(model, round=t, clients=pack(accounts))
 
     def _told(

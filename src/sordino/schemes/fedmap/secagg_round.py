@@ -23,26 +23,27 @@ from typing import Any
 import numpy as np
 
 from sordino.errors import NotPrivate
-from sordino.federation import sampling
 from sordino.privacy.release import require_released
-from sordino.schemes.base import RoundMetrics, TrainState
-from sordino.schemes.fedmap import allocation as purses
-from sordino.schemes.fedmap.client import SUMMED_REPORT_LENGTH, ClientState, ClientTask, Report, SummedReport
-from sordino.schemes.fedmap.rounds import GRID, FedMapRound, charged_event, pack, unpack
+from sordino.schemes.fedmap import allocation
+from sordino.schemes.fedmap.client import ClientState, ClientTask, Report, SummedReport
+from sordino.schemes.fedmap.rounds import FedMapRound, charged_event, pack, unpack
+from sordino.schemes.fedmap.scheme import REPORT_LENGTH
+from sordino.schemes.local import GRID
 from sordino.schemes.request import CONTRIBUTE, Request
+from sordino.schemes.round import Context, RoundMetrics, RoundResult, TrainState
 from sordino.schemes.terms import Terms
 
 
 class FedMapSecAggRound(FedMapRound):
     """Rounds of which the server is told sums."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
         self._taken: tuple[int, np.ndarray] = (0, np.zeros(self.plan.clients, np.int64))
 
-    def run(self, model: TrainState) -> tuple[TrainState, RoundMetrics]:
+    def run(self, model: TrainState) -> RoundResult:
         t = model.round + 1
-        cohort = sampling.draw(self.plan, t)
+        cohort = self.draws.cohort(t)
         self._charge(t, cohort)
         self.engine.theta[:] = model.theta
         accounts = unpack(model.clients)
@@ -50,9 +51,9 @@ class FedMapSecAggRound(FedMapRound):
         public = {key: model.rule[key] for key in ("bound", "moved")}
         state = {**public, "order": self.terms.order, "lost": model.rule.get("lost", [])}
         request = Request(round=t, phase=CONTRIBUTE, grid=GRID, bound=None, state=state, released=True)
-        harvest = self.engine.run(request, items)
-        total = require_released(harvest.total, "what local clients send").decode()
-        tally = self._tally(require_released(harvest.answers, "what reports come to"), accounts)
+        aggregate = self.engine.run(request, items)
+        total = require_released(aggregate.total, "what local clients send").decode()
+        tally = self._tally(require_released(aggregate.reports, "what reports come to"), accounts)
         mean = total / self.terms.denominator(cohort)
         theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)
         spent = model.rule.get("spent", 0.0) + tally.spent
@@ -62,14 +63,14 @@ class FedMapSecAggRound(FedMapRound):
             "spent": spent,
         }
         facts = RoundMetrics(
-            cohort=harvest.shares,
+            cohort=aggregate.contributors,
             bound=rule["bound"],
             multiplier=math.exp(tally.log_multiplier / tally.steps) if tally.steps else 0.0,
             noise=0.0,
             moved=float(np.linalg.norm(mean)),
             extra={"spent_mean": spent / self.plan.clients},
         )
-        return TrainState(t, theta, optimizer, rule, pack(accounts)), facts
+        return RoundResult(TrainState(t, theta, optimizer, rule, pack(accounts)), facts)
 
     def share(self, model: TrainState) -> float:
         """The largest part of any client's budget that is charged; what is spent of it only the clients know."""
@@ -81,8 +82,8 @@ class FedMapSecAggRound(FedMapRound):
     def _lose(self, model: TrainState) -> TrainState:
         t, accounts = model.round + 1, unpack(model.clients)
         if not self._elsewhere:
-            for k in sampling.draw(self.plan, t).tolist():
-                accounts[k] = purses.lost(accounts.get(k) or ClientState.blank(), self._asks(k, accounts)[1])
+            for k in self.draws.cohort(t).tolist():
+                accounts[k] = allocation.lost(accounts.get(k) or ClientState.blank(), self._asks(k, accounts)[1])
         rule = model.rule | {"lost": [*model.rule.get("lost", []), t]}
         return replace(model, round=t, rule=rule, clients=pack(accounts))
 
@@ -99,14 +100,14 @@ class FedMapSecAggRound(FedMapRound):
 
     def _charged(self, t: int) -> np.ndarray:
         """The share of each client's budget that is charged after round t."""
-        return purses.most_granted(self._turns_until(t), self.terms.turns)
+        return allocation.most_granted(self._turns_until(t), self.terms.turns)
 
     def _turns_until(self, t: int) -> np.ndarray:
         """How many of the first t rounds each client is drawn for."""
         at, counts = self._taken if self._taken[0] <= t else (0, np.zeros(self.plan.clients, np.int64))
         counts = counts.copy()
         for round in range(at + 1, t + 1):
-            counts[sampling.draw(self.plan, round)] += 1
+            counts[self.draws.cohort(round)] += 1
         self._taken = (t, counts)
         return counts
 
@@ -115,12 +116,12 @@ class FedMapSecAggRound(FedMapRound):
     @property
     def _elsewhere(self) -> bool:
         """Whether clients keep their accounts themselves."""
-        return getattr(self.engine, "clients_keep", False)
+        return self.engine.clients_keep_state
 
     def _errands(self, t: int, cohort: np.ndarray, accounts: dict[int, ClientState]) -> list[ClientTask]:
         errands, most = [], self._charged(t) * self.terms.budget
         for k in cohort.tolist():
-            made = purses.next_errand(
+            made = allocation.next_task(
                 k, accounts.get(k) or ClientState.blank(), self.terms.budget, int(self.terms.turns[k])
             )
             if made.own.spent + made.purse > most[k] * (1 + 1e-9):
@@ -131,7 +132,7 @@ class FedMapSecAggRound(FedMapRound):
 
     def _tally(self, answers: tuple[Any, ...], accounts: dict[int, ClientState]) -> SummedReport:
         """Integers are added, here as under masks."""
-        codes = np.zeros(SUMMED_REPORT_LENGTH, np.int64)
+        codes = np.zeros(REPORT_LENGTH, np.int64)
         for answer in answers:
             if isinstance(answer, Report):
                 accounts[answer.client] = answer.own

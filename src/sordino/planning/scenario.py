@@ -2,19 +2,27 @@
 
 Each contribution to a round is clipped to the bound, so their mean is no longer than the bound, while noise of standard
 deviation z times the bound lies on each of d coordinates of the sum. On the mean of m contributions that is noise of
-length z * sqrt(d) / m bounds.
+length z * sqrt(d) / m bounds. What a unit is exposed to is the scheme's word, as in training.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from sordino import errors
 from sordino.errors import BadInput
-from sordino.privacy import accounting, calibration, events
-from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling, Unit, noise_for
+from sordino.federation.sizes import PublicSizes
+from sordino.methods import method
+from sordino.plan import Plan
+from sordino.privacy import accounting, events
+from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit
+from sordino.schemes import select, settle
+from sordino.schemes.pooled import Pooled
+from sordino.schemes.terms import Terms
+
+METHOD = "dp-fedavg"  # noise against a bound that stands still; other methods differ in how the bound is set
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,7 @@ class Scenario:
     cohort: int | None = None  # clients expected in a round; None: all
     unit: Unit = Unit.EXAMPLE
     observer: Observer = Observer.SECAGG_SERVER
-    relation: Relation | None = None  # None: follows from the sampling
+    relation: Relation | None = None  # None: follows from the scheme
     sampling: Sampling = Sampling.POISSON
     epsilon: float | None = None
     delta: float = 1e-5
@@ -55,79 +63,80 @@ class Scenario:
         if self.multiplier is not None:
             errors.positive(multiplier=self.multiplier)
 
+    @cached_property
+    def everyone(self) -> bool:
+        """Whether every client takes part in every round."""
+        pooled = select(method(METHOD), self.unit, self.observer) is Pooled
+        return self.cohort is None or self.sampling is Sampling.NONE or pooled
+
     @property
     def members(self) -> int:
         """Clients expected in a round."""
-        return self.clients if self.cohort is None or self.sampling is Sampling.NONE or self.pooled else self.cohort
+        return self.clients if self.everyone or self.cohort is None else self.cohort
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The same as a plan."""
+        hides = self.unit is Unit.CLIENT and self.observer is Observer.SECAGG_SERVER
+        return Plan(
+            data="none",
+            clients=self.clients,
+            cohort=self.members,
+            method=METHOD,
+            unit=self.unit,
+            observer=self.observer,
+            relation=self.relation,
+            # Under secure aggregation a cohort has a known size, and coins would gain nothing.
+            sampling=Sampling.FIXED if hides and self.members < self.clients else self.sampling,
+            epsilon=self.epsilon,
+            multiplier=self.multiplier,
+            delta=self.delta,
+            rounds=self.rounds,
+            batch_size=self.batch_size,
+            local_epochs=self.local_epochs,
+        )
 
     @property
-    def pooled(self) -> bool:
-        """Example unit, one clipped sum per round over everyone's records."""
-        return self.unit is Unit.EXAMPLE and self.observer is not Observer.SERVER
+    def sizes(self) -> PublicSizes:
+        return PublicSizes(self.clients, self.examples)
 
     @property
     def records(self) -> int:
         """Records among which a batch is drawn: everyone's if pooled, else one client's."""
-        return self.clients * self.examples if self.pooled else self.examples
+        pooled = isinstance(self.plan.scheme, Pooled)
+        return self.clients * self.examples if pooled else self.examples
 
     @property
     def batch(self) -> int:
         return self.records if self.sampling is Sampling.NONE else min(self.batch_size, self.records)
 
 
+@lru_cache(maxsize=512)
+def terms_of(setting: Scenario) -> Terms:
+    return settle(setting.plan, setting.sizes)
+
+
 def relation_of(setting: Scenario) -> Relation:
-    if setting.relation is not None:
-        return setting.relation
-    if setting.sampling is Sampling.FIXED and setting.observer is Observer.PUBLIC:
-        return Relation.REPLACE_ONE
-    visible = setting.unit is Unit.CLIENT and setting.observer is not Observer.PUBLIC
-    return Relation.ZERO_OUT if visible else Relation.ADD_REMOVE
+    return setting.plan.scheme.relation
 
 
 def schedule(setting: Scenario, multiplier: float) -> events.Event:
     """All that the most exposed unit is exposed to."""
-    s = setting
-    once = events.gaussian(multiplier)
-    if s.unit is Unit.EXAMPLE:
-        once = accounting.round_event(Sampling.POISSON, s.batch / s.records, multiplier)
-    elif s.observer is Observer.PUBLIC and s.members < s.clients:  # a server knows who takes part: nothing is amplified
-        once = accounting.round_event(s.sampling, (s.clients, s.members), multiplier)
-    return events.repeated(once, releases(s))
+    return Terms(setting.plan, setting.sizes, multiplier, setting.rounds).total
 
 
 def releases(setting: Scenario) -> int:
-    s = setting
-    if s.pooled or s.observer is Observer.PUBLIC:
-        return s.rounds
-    steps = 1 if s.unit is Unit.CLIENT else s.local_epochs * math.ceil(s.examples / s.batch)
-    return steps * _most_rounds(s.rounds, s.members / s.clients, s.clients)
+    return terms_of(setting).exposures * setting.plan.scheme.steps(setting.sizes)
 
 
-def _most_rounds(rounds: int, rate: float, clients: int) -> int:
-    """The rounds that the most drawn client takes part in, as likely more as fewer."""
-    if rate == 1:
-        return rounds
-    from scipy.special import bdtrc
-
-    return max(1, next((k for k in range(rounds) if clients * bdtrc(k, rounds, rate) <= 0.5), rounds))
-
-
-@lru_cache(maxsize=512)
 def noise(setting: Scenario) -> tuple[float, accounting.Spent]:
-    relation = relation_of(setting)
-    multiplier = setting.multiplier
-    if multiplier is None:
-        assert setting.epsilon is not None
-        multiplier = calibration.scale_for(lambda z: schedule(setting, z), setting.epsilon, setting.delta, relation)
-    return multiplier, accounting.epsilon(schedule(setting, multiplier), setting.delta, relation)
+    terms = terms_of(setting)
+    return terms.multiplier, terms.spent
 
 
 def contributions(setting: Scenario) -> float:
-    """How many contributions one dose of noise is shared by."""
-    if setting.unit is Unit.EXAMPLE:
-        return setting.batch
-    local = noise_for(setting.observer) is Noise.LOCAL  # each client brings its own dose: they average out slowly
-    return math.sqrt(setting.members) if local else setting.members
+    """How many contributions share the noise of one release."""
+    return setting.plan.scheme.contributions(setting.sizes)
 
 
 def ratio_of(setting: Scenario, multiplier: float) -> float:

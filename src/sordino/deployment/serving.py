@@ -14,10 +14,10 @@ import numpy as np
 
 from sordino.data.check import Pair
 from sordino.data.dataset import Normalise
+from sordino.deployment.federate import KEPT, federate
 from sordino.engines import EngineOptions
 from sordino.engines.flower.control import Link
 from sordino.engines.flower.engine import Patience
-from sordino.engines.flower.federate import KEPT, federate
 from sordino.engines.flower.grid import OverGrid
 from sordino.engines.flower.pki import Own
 from sordino.engines.flower.seals import SignedServer
@@ -79,7 +79,7 @@ def serve(
     *,
     patience: Patience | None = None,
     resume: bool = False,
-    speed: EngineOptions | None = None,
+    options: EngineOptions | None = None,
     on_round: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Run `plan` with the nodes whose certificates lie in `certs`; blocks until it is over."""
@@ -116,7 +116,7 @@ def serve(
             certificates=nodes,
             patience=patience,
             resume=resume,
-            speed=speed,
+            options=options,
             on_round=on_round,
         )
     finally:

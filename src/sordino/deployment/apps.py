@@ -31,7 +31,7 @@ def relay(message: Message, context: Context) -> Message:
     if path is not None:
         reply = local.call(str(path), asked)
     elif "partition-id" in context.node_config:
-        from sordino.engines.flower import simulated
+        from sordino.deployment import simulated
 
         reply = simulated.answer(asked, context)
     else:
@@ -41,7 +41,7 @@ def relay(message: Message, context: Context) -> Message:
 
 def serve(grid: Grid, context: Context) -> None:
     """Run the plan that the app's configuration names."""
-    from sordino.engines.flower.flwr_run import run
+    from sordino.deployment.flwr_run import run
 
     run(grid, context.run_config)
 

@@ -8,13 +8,12 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sordino.data.check import Pair
 from sordino.data.dataset import Normalise, usual
-from sordino.engines import EngineOptions
+from sordino.engines import EngineOptions, Setup, Started
 from sordino.engines.flower.engine import Patience, Remote, RemoteWork
 from sordino.engines.flower.holder import VERSION
 from sordino.engines.flower.part import Facts, Part
@@ -42,14 +41,14 @@ def federate(
     patience: Patience | None = None,
     resume: bool = False,
     simulated: bool = False,
-    speed: EngineOptions | None = None,
+    options: EngineOptions | None = None,
     on_round: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Train as `plan` says with the clients behind `post`; with `resume` the run in `out` goes on where it was."""
     from sordino.models import build, default_for
 
     patience = patience or Patience()
-    if plan.sealed and speed is not None and speed.checkpoint_every != 1:
+    if plan.scheme.report_length and options is not None and options.checkpoint_every != 1:
         raise BadInput("clients that keep their own accounts go back one round at most; use checkpoint_every 1.")
     if plan.metanet is not None:
         raise BadInput(
@@ -89,15 +88,16 @@ def federate(
         for k in put("enrol", clients):
             log.info("%s is enrolled", post.names[k])
 
-    def start(model: Any, federation: Part, plan: Plan, rule: Any, speed: EngineOptions, loss: Any) -> tuple:
+    def start(setup: Setup) -> Started:
         from sordino.clients.site import Site
         from sordino.engines.scoring import Scoring
 
-        site = Site(model, federation, plan, loss)
+        site = Site(setup.model, setup.federation, plan, setup.loss, setup.draws)
         theta = site.flat.vector().cpu().numpy()
-        engine = Remote(post, plan, facts, Scoring(site, theta.copy()), theta.copy(), patience, enrol)
-        engine.scoring.theta, engine.simulated = engine.theta, simulated
-        return engine, RemoteWork(), theta
+        current = theta.copy()
+        scoring = Scoring(site, current)
+        engine = Remote(post, setup.terms, facts, scoring, current, patience, enrol, simulated)
+        return Started(engine, RemoteWork(), theta)
 
     if not resume:
         put("propose", post.present())  # before anyone has set a budget aside
@@ -105,7 +105,7 @@ def federate(
     federation = Part.seen_by_server(facts, test)
     model = build(plan.model, facts.shape, facts.classes, plan.seed)
     again = resume and (out / "ledger.jsonl").exists()
-    result = train(model, federation, plan, out=out, resume=again, speed=speed, on_round=on_round, start=start)
+    result = train(model, federation, plan, out=out, resume=again, options=options, on_round=on_round, start=start)
     post.ask({k: Message("done", {"statement": result.statement.text()}) for k in post.present()}, 30.0)
     return result
 

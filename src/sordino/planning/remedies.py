@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from sordino.planning.scenario import Scenario, outcome, ratio_of, relation_of, schedule
 from sordino.privacy import accounting
-from sordino.privacy.scenario import Scenario, outcome, ratio_of, relation_of, schedule
-from sordino.privacy.vocabulary import Noise, Observer, Sampling, Unit, noise_for
+from sordino.privacy.vocabulary import Noise, Observer, Sampling, Unit
 
 PLAUSIBLE = 10.0  # noise over bound, up to which learning is plausible
 
@@ -94,7 +94,7 @@ def _more_clients(s: Scenario, z: float, ratio: float) -> Remedy | None:
     if s.unit is Unit.EXAMPLE:
         return None
     factor = 1.001 * ratio / PLAUSIBLE
-    if noise_for(s.observer) is Noise.LOCAL:
+    if s.plan.scheme.noise is Noise.LOCAL:
         factor **= 2
     for _ in range(3):  # the most drawn of more clients is drawn a little more often
         clients = math.ceil(s.clients * factor)

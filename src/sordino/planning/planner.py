@@ -1,6 +1,6 @@
 """Before a run: what a budget means for learning, without any data.
 
-Noise is held against signal (`prospect`). Below ten times the bound, training usually gets through it; above fifty it
+Noise is held against signal (`scenario`). Below ten times the bound, training usually gets through it; above fifty it
 does not. That is a rule of thumb and not a theorem; McMahan et al. 2018 show what large cohorts buy.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sordino.privacy.remedies import PLAUSIBLE, REMEDIES, Remedy
-from sordino.privacy.scenario import Scenario, contributions, noise, ratio_of, releases
+from sordino.planning.remedies import PLAUSIBLE, REMEDIES, Remedy
+from sordino.planning.scenario import Scenario, contributions, noise, ratio_of, releases
 from sordino.privacy.vocabulary import Relation
 
 __all__ = ["Forecast", "Remedy", "Scenario", "Verdict", "plan"]

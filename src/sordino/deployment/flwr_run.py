@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from sordino.deployment.federate import federate
+from sordino.deployment.serving import Public, natural, nodes_in
+from sordino.deployment.simulated import plan_of
 from sordino.engines.flower.engine import Patience
-from sordino.engines.flower.federate import federate
 from sordino.engines.flower.grid import OverGrid
 from sordino.engines.flower.pki import Own
 from sordino.engines.flower.seals import EVERYONE, Plain, SignedServer
-from sordino.engines.flower.serving import Public, natural, nodes_in
-from sordino.engines.flower.simulated import plan_of
 from sordino.engines.flower.transport import SecureChannel
 from sordino.engines.flower.wire import Message
 from sordino.errors import SordinoError
@@ -30,7 +30,7 @@ log = logging.getLogger("sordino.server")
 
 def run(grid: Any, config: Any) -> None:
     """All of `flwr run`."""
-    from sordino.cli.train import _tell
+    from sordino.report.summary import summary
 
     logging.getLogger("sordino").setLevel(logging.INFO)
     plan = plan_of(config)
@@ -53,7 +53,7 @@ def run(grid: Any, config: Any) -> None:
         resume=bool(config.get("resume", False)),
         simulated=virtual,
     )
-    _tell(result)
+    print(summary(result))
     sys.stdout.flush()
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from sordino.errors import BadInput
+from sordino.planning.planner import Scenario, plan
+from sordino.planning.scenario import outcome
 from sordino.privacy import calibration
-from sordino.privacy.planner import Scenario, plan
-from sordino.privacy.scenario import outcome
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit
 
 ADACT = {"clients": 10, "dimension": 344_000, "rounds": 30, "epsilon": 4.0, "unit": Unit.CLIENT, "examples": 5000}
@@ -44,14 +44,15 @@ def test_ratios_by_hand():
     public = plan(Scenario(1000, 10_000, 200, cohort=100, unit=Unit.CLIENT, observer=Observer.PUBLIC, epsilon=8.0))
     assert public.multiplier == pytest.approx(z, rel=1e-3)
     assert public.noise_to_bound == pytest.approx(public.multiplier * 100 / 100)
-    assert public.releases == 200 and public.accountant == "pld" and public.relation is Relation.ADD_REMOVE
+    assert public.releases == 200 and public.accountant == "pld" and public.relation is Relation.ZERO_OUT
     # A server that sees who takes part: nothing is amplified, but nobody is in all the rounds.
     secagg = plan(Scenario(1000, 10_000, 200, cohort=100, unit=Unit.CLIENT, epsilon=8.0, sampling=Sampling.FIXED))
     assert 20 < secagg.releases < 60
     assert secagg.multiplier == pytest.approx(calibration.multiplier_for(8.0, 1e-5, secagg.releases), rel=1e-3)
     assert secagg.noise_to_bound == pytest.approx(secagg.multiplier)
     # Local noise averages out with the square root of the cohort.
-    server = plan(Scenario(1000, 10_000, 200, cohort=100, unit=Unit.CLIENT, epsilon=8.0, observer=Observer.SERVER))
+    seen = {"observer": Observer.SERVER, "sampling": Sampling.FIXED}
+    server = plan(Scenario(1000, 10_000, 200, cohort=100, unit=Unit.CLIENT, epsilon=8.0, **seen))
     assert server.noise_to_bound == pytest.approx(10 * secagg.noise_to_bound, rel=1e-3)
 
 

@@ -1,0 +1,60 @@
+"""What a run is bound to: its plan, the code and files that the plan names, and its population.
+
+A run that is resumed must be the run that began. The ledger carries the plan's digest; the checkpoint folder carries a
+salted digest of the population: sizes, labels and records. It is a function of private data, so it stays in the run's
+own folder, and without the salt it could be checked against guesses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sordino import own_code
+from sordino.errors import BadInput
+from sordino.federation.checkpoint import write_atomically
+
+if TYPE_CHECKING:
+    from sordino.federation.population import Federation
+    from sordino.plan import Plan
+
+NAME = "population.json"
+
+
+def plan_digest(plan: Plan) -> str:
+    """The plan, the content of a file that it names, and the source of code that it names."""
+    parts = [plan.digest().encode()]
+    if plan.metanet is not None:
+        parts.append(Path(plan.metanet).read_bytes())
+    parts += [
+        own_code.source_digest(name).encode() for name in (plan.method, plan.model) if own_code.is_reference(name)
+    ]
+    return plan.digest() if len(parts) == 1 else hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def bind(folder: Path, federation: Federation, resume: bool) -> None:
+    """Write the population's digest, or, where a run goes on, hold the population against it."""
+    path = folder / NAME
+    if not resume:
+        salt = os.urandom(16)
+        kept = {"salt": salt.hex(), "digest": _salted(federation, salt)}
+        write_atomically(path, json.dumps(kept).encode())
+        return
+    try:
+        kept = json.loads(path.read_text())
+        same = hmac.compare_digest(kept["digest"], _salted(federation, bytes.fromhex(kept["salt"])))
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInput(f"{path} cannot be read ({error}); restore it, or start a new run.") from None
+    if not same:
+        raise BadInput(
+            f"the data is not the data that the run in {folder.parent} began with (other clients, sizes or records); "
+            "restore it, or start a new run."
+        )
+
+
+def _salted(federation: Federation, salt: bytes) -> str:
+    return hashlib.sha256(salt + federation.fingerprint().encode()).hexdigest()

@@ -1,0 +1,43 @@
+"""Code of the user's own, named ``package.module:object`` on the command line and in a plan.
+
+The module is imported, which runs it. A data holder therefore imports only what its own policy lists
+(`engines.flower.policy`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import sys
+from pathlib import Path
+
+from sordino.errors import BadInput, in_short
+
+
+def is_reference(name: str) -> bool:
+    return ":" in name
+
+
+def load(name: str, what: str) -> object:
+    """The object that ``module:object`` names; the current folder is searched too."""
+    module, _, path = name.partition(":")
+    if not module or not path:
+        raise BadInput(f"{what} {name!r} must be written package.module:object.")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        found: object = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise BadInput(
+            f"{what} {name!r} cannot be loaded ({in_short(error)}); check the module and the name."
+        ) from None
+    return found
+
+
+def source_digest(name: str) -> str:
+    """A digest of the source file behind ``module:object``, by which a run is bound to the code that it began with."""
+    module = sys.modules.get(name.partition(":")[0])
+    file = getattr(module, "__file__", None)
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""

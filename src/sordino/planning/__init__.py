@@ -1,0 +1,1 @@
+"""Before a run: what a budget means for learning, without any data."""
