@@ -11,7 +11,7 @@ import math
 
 from sordino.errors import NotPrivate
 from sordino.rules.base import Rule
-from sordino.rules.query import Query
+from sordino.rules.query import Query, is_raw
 from sordino.schemes import certified
 from sordino.schemes.clipped import request_for, share_of
 from sordino.schemes.request import CONTRIBUTE, QUERY, Request
@@ -40,6 +40,8 @@ def clipped(terms: Terms, rule: Rule, asked: Request, taken: float) -> Request:
 
 
 def _check_query(terms: Terms, rule: Rule, query: Query) -> None:
+    if is_raw(query) and terms.proven:
+        raise NotPrivate("exact norms are asked for, which the plan does not provide for.")
     usual = [type(q) for q in rule.query(rule.init()) if q is not None]
     if type(query) not in usual:
         raise NotPrivate(f"the plan's method does not ask a {type(query).__name__}.")
@@ -49,18 +51,33 @@ def _check_query(terms: Terms, rule: Rule, query: Query) -> None:
 def same(expected: Request, asked: Request) -> Request:
     """The expected request, if the one that was asked does not differ from it."""
     for name in _EXACT:
-        if getattr(asked, name) != getattr(expected, name):
+        want, got = getattr(expected, name), getattr(asked, name)
+        if got != want:
             raise NotPrivate(
-                f"a request says {name} {_said(getattr(asked, name))}, and the plan {_said(getattr(expected, name))}."
+                _SENTENCES.get(name, "a request says {name} {got}, and the plan {want}.").format(
+                    name=name, got=got, want=want
+                )
             )
     for name in _NUMBERS:
-        want, got = getattr(expected, name), getattr(asked, name)
-        if (want is None) != (got is None) or want is not None and not math.isclose(want, got, rel_tol=CLOSE):
-            raise NotPrivate(
-                f"a request asks for a {name.replace('_', ' ')} of {_said(got)}, and the plan for {_said(want)}."
-            )
+        _same_noise(expected, asked, name)
     return expected
 
 
-def _said(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _same_noise(expected: Request, asked: Request, name: str) -> None:
+    want, got, what = getattr(expected, name), getattr(asked, name), name.replace("_", " ")
+    if want is None and got is not None:
+        raise NotPrivate(f"a request asks for a {what} of {got:.6g}, and the plan for none from clients.")
+    if want is None:
+        return
+    if got is None:
+        raise NotPrivate("the plan has clients add noise, and the request does not.")
+    if not math.isclose(want, got, rel_tol=CLOSE):
+        how = "less" if got < want else "more"
+        raise NotPrivate(f"round {asked.round} asks for {how} noise than its {what} of {want:.4g}.")
+
+
+_SENTENCES = {
+    "grid": "the sum is to be taken on another grid than the bound asks for.",
+    "query_grid": "the answers are to be taken on another grid than the query asks for.",
+    "survivors": "noise is to be divided among {got}, the plan says {want}.",
+}

@@ -13,6 +13,7 @@ from sordino import Plan
 from sordino.engines.flower import wire
 from sordino.engines.flower.policy import Policy, Refused
 from sordino.engines.flower.wire import Message
+from sordino.federation.sampling import Draws
 from sordino.privacy.ledger import Ledger
 from sordino.schemes.request import CONTRIBUTE, QUERY
 
@@ -143,13 +144,13 @@ def test_another_try_is_charged_or_refused(hall, tmp_path):
         ({"multiplier": None}, "add noise"),
         ({"bound": None}, "not sent without a bound"),
         ({"survivors": 2}, "divided among 2"),
-        ({"round": 5}, "no phase"),
+        ({"round": 5}, "no round 5"),
         ({"query": {"kind": "RawNorm", "share": 0.0}}, "exact norms"),
-        ({"query": {"kind": "CentredBit", "share": 0.05}, "query_std": None}, "add noise"),
-        ({"query": {"kind": "CentredBit", "share": 0.05}, "query_std": 0.5}, "less noise"),
+        ({"query": {"kind": "CentredBit", "share": 0.05}, "query_multiplier": None}, "does not ask a CentredBit"),
+        ({"bound": {"kind": "unscaled", "bound": 1e3, "reference": 1e-6}}, "clips by a flat bound"),
         ({"released": True}, "without a bound"),
         ({"grid": 2.0**60}, "another grid"),
-        ({"multiplier": float("nan")}, "less noise"),
+        ({"multiplier": 5e5}, "more noise"),
     ],
 )
 def test_a_request_that_asks_for_more_than_the_plan_is_refused(fields, reason, hall, tmp_path):
@@ -246,13 +247,14 @@ def test_under_secure_noise_draws_are_the_holders_secret(tmp_path):
     """The server knows the plan's seed; it must not know from it which records were drawn."""
     hall = Hall(toy(clients=3), tmp_path / "holders")
     hall.train(plan(unit="example", observer="secagg-server", multiplier=1.0, secure=True), tmp_path / "run")
-    works = [next(iter(holder._runs.values())).work for holder in hall.holders.values()]
-    seeds = {work.plan.seed for work in works}
-    assert len(seeds) == 3 and 0 not in seeds
+    draws = [next(iter(holder._runs.values())).site.draws for holder in hall.holders.values()]
+    drawn = {tuple(one.records(1, 0, 500, 0.5)) for one in draws}
+    assert len(drawn) == 3 and tuple(Draws(plan()).records(1, 0, 500, 0.5)) not in drawn
     hall.close()
     hall = Hall(toy(clients=3), tmp_path / "open")
     hall.train(plan(unit="example", observer="secagg-server", multiplier=1.0), tmp_path / "run2")
-    assert {next(iter(holder._runs.values())).work.plan.seed for holder in hall.holders.values()} == {0}
+    draws = [next(iter(holder._runs.values())).site.draws for holder in hall.holders.values()]
+    assert {tuple(one.records(1, 0, 500, 0.5)) for one in draws} == {tuple(Draws(plan()).records(1, 0, 500, 0.5))}
     hall.close()
 
 

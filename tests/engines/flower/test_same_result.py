@@ -44,7 +44,7 @@ def cases():
 def plan(method, variant, settings):
     given = {"data": "toy", "clients": 5, "method": method, "variant": variant, "rounds": 3, "batch_size": 8, "lr": 0.3}
     private = {"multiplier": 0.5} if METHODS[method].private else {}
-    if METHODS[method].closed_loop:  # its clients set the multiplier
+    if METHODS[method].scheme is not None:  # its clients set the multiplier
         private = {"epsilon": 20.0}
     return Plan.from_json(complete(given | private | {"model": "linear"} | settings))
 

@@ -24,7 +24,7 @@ from sordino.models import build
 from sordino.privacy import rdp
 from sordino.privacy.ledger import Ledger
 from sordino.privacy.randomness import stream
-from sordino.schemes.fedmap.client import SUMMED_REPORT_LENGTH
+from sordino.schemes.fedmap.scheme import REPORT_LENGTH
 
 SOON = Patience(deadline=1.0, wait=0.3)
 HERE = EngineOptions(engine="in-process")
@@ -103,7 +103,7 @@ def test_of_a_single_client_the_server_is_told_nothing_but_masked_numbers(hall, 
     assert len(works) == 25
     seals = {"run", "number", "seal", "signature", "client", "name", "said"}
     for said in works:
-        assert set(said.arrays) == {"masked"} and said.arrays["masked"].size == size + SUMMED_REPORT_LENGTH
+        assert set(said.arrays) == {"masked"} and said.arrays["masked"].size == size + REPORT_LENGTH
         assert set(said.head) <= seals and not {"report", "state"} & set(said.head)
     kinds = {said.kind for fate in heard for said in fate.said}
     assert "given" not in kinds

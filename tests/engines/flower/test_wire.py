@@ -34,7 +34,7 @@ QUERIES = [None, CentredBit(0.07), HistogramBin((0.5, 1.0, 2.0), 0.1), BoundedVa
 @pytest.mark.parametrize("asked", QUERIES, ids=lambda q: type(q).__name__)
 def test_a_request_comes_out_as_it_went_in(bound, asked):
     state = {"bound": 1 / 3, "edges": [1.0, 2.5], "round": 3}
-    sent = Request(7, CONTRIBUTE, FixedPoint(2.0**33), bound, asked, 1.1, 0.3, 4, state=state)
+    sent = Request(7, CONTRIBUTE, FixedPoint(2.0**33), bound, asked, FixedPoint(2.0**30), 1.1, 0.3, 4, state=state)
     head, arrays = wire.request_to_plain(sent)
     got = wire.from_bytes(wire.to_bytes(Message("work", {"request": head}, arrays)))
     assert wire.request_from_plain(got.head["request"], got.arrays) == sent
