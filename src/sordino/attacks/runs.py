@@ -25,6 +25,7 @@ from sordino.attacks.shadows import Make, Say, quiet
 from sordino.attacks.table import Entry, entry
 from sordino.attacks.target import Target
 from sordino.errors import BadInput, in_short, whole
+from sordino.files import write_atomically
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Observer, Relation, Unit, Variant
 
@@ -234,9 +235,7 @@ def _merged(folder: Path, lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _write(folder: Path, table: dict[str, Any]) -> None:
-    from sordino.federation.checkpoint import write_atomically
-
-    write_atomically(folder / "attack.json", (json.dumps(table, indent=2) + "\n").encode())
+    write_atomically(folder / "attack.json", json.dumps(table, indent=2) + "\n", durable=True)
 
 
 # ---- the undefended control ------------------------------------------------------------------------------------------
