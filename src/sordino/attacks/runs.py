@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sordino.attacks.protocol import Protocol, deal
-from sordino.attacks.rows import Guarantee, play, private, ranked, verdict, with_control
+from sordino.attacks.rows import Guarantee, play, private, ranked, with_control
 from sordino.attacks.shadows import Make, Say, quiet
 from sordino.attacks.table import Entry, entry
 from sordino.attacks.target import Target
@@ -28,6 +28,7 @@ from sordino.errors import BadInput, in_short, whole
 from sordino.files import write_atomically
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Observer, Relation, Unit, Variant
+from sordino.report import attacked
 
 if TYPE_CHECKING:
     from sordino.federation.population import Federation
@@ -90,7 +91,7 @@ def attack_run(
         "run": str(folder),
         "results": rows,
         "refused": refused,
-        "verdict": verdict(rows),
+        "verdict": attacked.verdict(rows),
         "epsilon": run.guarantee.epsilon if private(run.guarantee) else "inf",
         "delta": run.guarantee.delta,
         "unit_attacked": "example",
