@@ -68,5 +68,6 @@ def test_words_that_are_no_judgement_count_as_none():
     assert verdict([LINE]) == "Every attack succeeds on the undefended control, so the table tells about the defence."
     assert "No control was attacked with dt" in verdict([LINE, WEAK | {"informative": None}])
     assert control(LINE | {"informative": "yes"}) == "0.731 (not judged)" and control({}) == "none"
+    assert control(LINE | {"informative": [1]}) == "0.731 (not judged)" and "No undefended" in verdict([LINE | {"informative": [1]}])
     assert judged({"members": True, "non_members": 3}) == judged({}) == "not recorded"
     assert caveats([{"notes": "not a list"}]) == []

@@ -20,7 +20,7 @@ def verdict(lines: Sequence[Line]) -> str:
     told = [line.get("informative") for line in lines]
     if not any(isinstance(one, bool) for one in told):
         return "No undefended control was attacked, so a low AUC carries no information about the defence."
-    if True not in told:
+    if not any(one is True for one in told):
         return (
             "The undefended control resists these attacks too, so this table carries no information about the defence."
         )
@@ -61,7 +61,8 @@ def control(line: Line) -> str:
     reached = number(line.get("control_auc"))
     if reached is None:
         return "none"
-    return f"{reached:.3f}" + {True: "", False: " (fails)"}.get(line.get("informative"), " (not judged)")
+    told = line.get("informative")
+    return f"{reached:.3f}" + ("" if told is True else " (fails)" if told is False else " (not judged)")
 
 
 _COLUMNS = (

@@ -71,7 +71,11 @@ def schedule(statement: Row, ledger: Chain) -> Check:
     name, kept = "schedule", ledger.header.get("filter") or {}
     if statement.get("epsilon") == "inf":
         return Check(name, True, "no epsilon is claimed, so no schedule has to be kept.")
-    if ledger.header.get("spending") is not None:
+    spending = ledger.header.get("spending")
+    if spending is not None:
+        if number(spending.get("epsilon")) != number(statement.get("epsilon")):
+            said = f"statement.json says epsilon {statement.get('epsilon')!r}, and ledger.jsonl gives each client {spending.get('epsilon')!r}."
+            return Check(name, False, said)
         return Check(name, True, "each client has a budget of its own, fixed before round one.")
     if kept.get("kind") != "schedule" or not isinstance(kept.get("schedule"), list):
         if kept.get("kind") in ("rdp", "gdp"):

@@ -209,10 +209,9 @@ def _by_rdp(total: Counter[Leaf], delta: float, relation: str) -> float | None:
     from dp_accounting.rdp import RdpAccountant
 
     if relation == "zero-out" and any(leaf.sampling == "fixed" for leaf in total):
-        # A unit of a fixed-size sample that is replaced by nothing moves the sum by one bound, not by two.
-        theirs, half = _relation("replace-one"), 1.0
-    else:
-        theirs, half = _relation(relation), 2.0 if relation == "replace-one" else 1.0
+        # Where one unit leaves a sample of fixed size another takes its place, so the theorem is about twice the bound.
+        relation = "replace-one"
+    theirs, half = _relation(relation), 2.0 if relation == "replace-one" else 1.0
     account = RdpAccountant(_ORDERS if len(total) <= MANY else _FEW_ORDERS, theirs)
     try:
         for leaf, count in total.items():
