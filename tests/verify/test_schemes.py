@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from sordino.verify import check
+from sordino.verify import after_training, check
 
 from .runs import SCHEMES, finish, said
 
@@ -61,3 +61,12 @@ def test_a_unit_is_charged_for_its_own_rounds_only(linear, tmp_path):
     folder = finish(linear(), tmp_path / "run", **SCHEMES["client, server"] | {"rounds": 8})
     told = said(check(folder), "epsilon")
     assert "costliest of 8 rounds" in told
+
+
+def test_training_may_ask_for_one_line_and_is_never_made_to_fail(linear, tmp_path):
+    folder = finish(linear(), tmp_path / "run")
+    (folder / "manifest.json").unlink()
+    assert after_training(folder).startswith("Verified: epsilon ") and (folder / "manifest.json").exists()
+    (folder / "ledger.jsonl").write_text("nonsense\n")
+    assert after_training(folder).startswith("Not verified: the check came to no end (Broken: line 1 of ledger.jsonl")
+    assert after_training(tmp_path / "nowhere").startswith("Not verified: ")

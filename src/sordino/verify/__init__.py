@@ -15,7 +15,7 @@ verdict       what is found
 
 from __future__ import annotations
 
-from sordino.verify.checking import check
+from sordino.verify.checking import after_training, check
 from sordino.verify.verdict import Check, Verdict
 
-__all__ = ["Check", "Verdict", "check"]
+__all__ = ["Check", "Verdict", "after_training", "check"]

@@ -51,6 +51,15 @@ def check(folder: str | Path, authority: str | Path | None = None, thorough: boo
     return _stated(folder, made, ledger, plan, statement, exposures, trusted, thorough)
 
 
+def after_training(folder: str | Path) -> str:
+    """Write the manifest of a run that has just ended, check the run, and say the result in one line. Never raises."""
+    try:
+        manifest.write(Path(folder))
+        return check(folder, thorough=False).line
+    except Exception as error:  # noqa: BLE001 - the model is trained and stated; a failed check must not take it away
+        return f"Not verified: the check came to no end ({type(error).__name__}: {error})."
+
+
 def _stated(
     folder: Path,
     made: _Checks,
