@@ -1,4 +1,4 @@
-"""What this machine offers."""
+"""What the machine offers to this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """The processor cores that this process may use, at least 1. A container or `taskset` may allow fewer than there are."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
+        return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1

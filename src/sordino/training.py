@@ -248,11 +248,13 @@ def _finish(
 ) -> Result:
     from sordino.gradients.flat import Flat
     from sordino.report.run import write_report
+    from sordino.verify import manifest
 
     folder.write("statement.txt", statement.text() + "\n")
     folder.write("statement.json", json.dumps(statement.to_json(), indent=2) + "\n")
     Flat(module).load(run.state.theta)
     checkpoint.save_weights(module, folder.path / "model.safetensors")
+    manifest.write(folder.path)
     stopped = statement.stopped or None
     result = Result(module, plan, terms, statement, folder.path, statement.rounds, stopped, accuracy, run.history)
     write_report(result.folder)

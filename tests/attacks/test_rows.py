@@ -11,8 +11,9 @@ import pytest
 from attacks.by_heart import plan, population, private_plan
 from sordino.attacks.game import Guess
 from sordino.attacks.protocol import Protocol, deal
-from sordino.attacks.rows import Guarantee, ranked, row, succeeds, verdict, with_control
+from sordino.attacks.rows import Guarantee, ranked, row, succeeds, with_control
 from sordino.attacks.table import TABLE, entry
+from sordino.report.attacked import verdict
 
 EXAMPLE = Guarantee(4.0, 1e-5, "example", "add-remove", "secagg-server")
 

@@ -182,4 +182,4 @@ def test_delta_alone_may_cover_a_run(tmp_path, capsys):
     settings = ["--delta", "0.9", "--rounds", "1", "--json", "--out", str(tmp_path / "run")]
     assert main(["train", *settings]) == 0
     assert json.loads(capsys.readouterr().out)["epsilon"] == 0
-    assert "not below 1 in 1,437 examples" in " ".join((tmp_path / "run" / "statement.txt").read_text().split())
+    assert "not below 1 in 1,437 records" in " ".join((tmp_path / "run" / "statement.txt").read_text().split())

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sordino.errors import BadInput
+from sordino.privacy.phrases import NOUN
 from sordino.privacy.statement import Statement, _up, assumptions
 from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling, Unit, Variant, noise_for
 
@@ -61,9 +62,10 @@ def test_the_text_of_a_proven_run():
     for words in (
         "PROVEN: epsilon 4, delta 1e-05",
         "one single record",
+        "REHEARSAL: noise and draws follow from a seed; anyone who knows the seed can remove them.",
         "add-remove",
         "secure aggregation",
-        "98.21% sure",
+        "right more often than 98.21% of the time",
         "privacy loss distributions",
         "200 rounds",
         "probability 0.05",
@@ -73,10 +75,10 @@ def test_the_text_of_a_proven_run():
         "3.21 times",
         "66.67% of it was spent",
         "stopped after 200 of 300 rounds: the target accuracy was reached.",
-        "nothing is taken off",
+        "nothing is subtracted",
         "would print epsilon 3.5",
         "at least 8 clients",
-        "A simulation: all data lay in one place",
+        "A simulation: all data was in one place",
     ):
         assert words in " ".join(text.split()), words
     assert "NOT PRIVATE" not in text
@@ -89,7 +91,12 @@ def test_the_text_of_a_run_that_is_not_private():
     assert "NOT PRIVATE" in text and "PROVEN" not in text
     for number, reason in enumerate((*REASONS, LEAK), 1):
         assert f"{number}. {reason}" in flat
-    assert "would print epsilon 3.5" in flat and "% sure" not in flat and "epsilon inf" not in flat
+    assert (
+        "would print epsilon 3.5" in flat
+        and "guesses right" not in flat
+        and "REHEARSAL" not in flat
+        and "epsilon inf" not in flat
+    )
     assert max(map(len, text.splitlines())) <= 100
 
 
@@ -147,7 +154,7 @@ def test_what_is_printed_is_never_less_than_what_is_proven(epsilon):
 
 
 def test_a_huge_epsilon_can_be_printed():
-    assert "100% sure" in replace(PROVEN, epsilon=5000.0).text()
+    assert "than 100% of the time" in replace(PROVEN, epsilon=5000.0).text()
 
 
 # --- assumptions ------------------------------------------------------------------------------------------------------
@@ -162,7 +169,7 @@ def test_assumptions_follow_the_setting(unit, relation, observer, sampling):
     assert ("stays secret" in flat) == ("drawn honestly" in flat) == (sampling is not Sampling.NONE)
     assert ("server is trusted" in flat) == (noise is Noise.CENTRAL)
     assert ("Secure aggregation" in flat) == ("do not drop out" in flat) == (noise is Noise.SHARES)
-    assert (f"The number of {unit}s is public" in flat) == (relation is not Relation.ADD_REMOVE)
+    assert (f"The number of {NOUN[unit]}s is public" in flat) == (relation is not Relation.ADD_REMOVE)
     assert ("k times the epsilon" in flat) == (unit is Unit.EXAMPLE)
     assert "seed" not in flat and "simulated" not in flat and "floating point" in flat
 
@@ -172,7 +179,7 @@ def test_assumptions_of_how_it_ran():
     said = assumptions(*common, simulated=True, secure=False, discrete=True, sizes_public=False, test_public=False)
     flat = " ".join(said)
     assert "seeded generator" in flat and "view was simulated" in flat
-    assert "floating point" not in flat and "examples each" not in flat and "accuracy" not in flat
+    assert "floating point" not in flat and "records that each" not in flat and "accuracy" not in flat
 
 
 def test_a_delta_that_lets_one_unit_be_shown_is_pointed_out():
@@ -184,3 +191,27 @@ def test_a_delta_that_lets_one_unit_be_shown_is_pointed_out():
 def test_a_bad_word_is_refused():
     with pytest.raises((BadInput, ValueError)):
         assumptions("level", "add-remove", "public", "none", "central", True, True)
+
+
+# --- a rehearsal ------------------------------------------------------------------------------------------------------
+
+
+def test_a_seeded_run_is_a_rehearsal_and_says_so_below_its_headline():
+    lines = replace(PROVEN, seed=0).text().splitlines()
+    headline = next(i for i, line in enumerate(lines) if line.startswith("PROVEN"))
+    assert lines[headline + 1].startswith("REHEARSAL: noise and draws follow from seed 0; anyone who knows the seed")
+    assert "Train with --secure before you release the model." in " ".join(lines)
+
+
+def test_secure_noise_and_a_run_that_is_not_private_are_no_rehearsal():
+    assert "REHEARSAL" not in replace(PROVEN, secure=True, seed=None).text()
+    assert "REHEARSAL" not in replace(BROKEN, seed=0).text()
+
+
+def test_notes_of_the_scheme_are_assumptions_too():
+    noted = replace(PROVEN, notes=("Layers were clipped one by one.",))
+    last = len(PROVEN.assumptions) + 1
+    assert f"{last}. Layers were clipped one by one." in noted.text()
+    assert Statement.from_json(json.loads(json.dumps(noted.to_json()))) == noted
+    older = {key: value for key, value in PROVEN.to_json().items() if key not in ("seed", "notes")}
+    assert Statement.from_json(older) == PROVEN

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sordino.privacy.in_numbers import most_found, percent_up
 from sordino.report.axis import linear, logarithmic, rounds, suits_log
 from sordino.report.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart, Reference
 from sordino.report.downsample import spread, thin
-from sordino.report.numbers import at_least, at_most, percent_up
-from sordino.report.promise import most_found
+from sordino.report.numbers import at_least, at_most
 from sordino.report.reading import Run
 from sordino.report.series import figures, noise_to_signal, spending
 
@@ -126,7 +126,7 @@ def test_bounds_are_rounded_to_the_safe_side(value):
 
 
 def test_percent_never_understates():
-    assert percent_up(0.98201) == "98.3%" and percent_up(1.2) == "100%" and percent_up(0.999999) == "100%"
+    assert percent_up(0.98201) == "98.21%" and percent_up(1.2) == "100%" and percent_up(0.999999) == "100%"
 
 
 def test_most_found_by_hand():

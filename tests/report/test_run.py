@@ -29,9 +29,10 @@ def test_proven_run_says_so_in_plain_words(make):
         "for each record, towards a server that sees sums only.",
         "of a budget of 4",
         "measured on a public test set",
-        "Simulation.",
+        "A simulation: all data was in one place",
+        "REHEARSAL: noise and draws follow from seed 7; anyone who knows the seed can remove them.",
         "The draw stays secret.",
-        "Nothing. All that was released went through a mechanism",
+        "Nothing. Every released value went through a mechanism",
         "with probability 0.178",
         "1.183 times the bound",
         "sordino train --plan plan.toml",
@@ -47,8 +48,8 @@ def test_what_epsilon_means_is_worked_out(make):
 
     plan, statement = PLAN | {"delta": 1e-12}, STATEMENT | {"epsilon": log(3), "delta": 1e-12}
     _, page = read(make(plan=plan, statement=statement))
-    assert "no one is right more often than 75.1%" in page.text or "no one is right more often than 75%" in page.text
-    assert "finds more than 0.3" in page.text
+    assert "guesses right more often than 75.01% of the time" in page.text
+    assert "no observer finds more than 0.3" in page.text
 
 
 def test_not_private_lists_numbered_reasons_and_no_epsilon(make):
@@ -64,7 +65,7 @@ def test_not_private_lists_numbered_reasons_and_no_epsilon(make):
     assert "Not private" in page.text and "Proven: epsilon" not in page.text
     reasons = re.search(r'<ol class="reasons">(.*?)</ol>', markup)
     assert reasons and reasons[1].count("<li>") == 3
-    assert "Epsilon 2.5 (each round costs epsilon/T). That is not proven here." in page.text
+    assert "Epsilon 2.5 (each round costs epsilon/T). This figure is a claim of the paper." in page.text
     assert "Budget spent" not in page.text  # there is no budget to spend
     assert "Claimed and proven" in page.text and "no bound" in page.text
 
@@ -76,7 +77,7 @@ def test_claimed_proven_and_measured_stand_side_by_side(make):
     assert "Claimed, proven, measured" in page.text
     assert "≥ 1.374" in page.text  # rounded down
     assert "at confidence 95%; this audit could have shown 5.4 at most." in page.text
-    assert "lira 0.523 0.500 to 0.550 1.4%" in page.text
+    assert "lira none not recorded 0.523 0.500 to 0.550 1.4%" in page.text
     assert "refuted" not in page.text
 
 
@@ -201,3 +202,48 @@ def test_written_statements_fit_the_report(make):
     _, page = read(make(statement=stated.to_json(), metrics=rounds(15)))
     assert "Proven: epsilon 3.988" in page.text and "1 to 2 times the bound" in page.text
     assert "Training ended after 15 rounds: The budget is spent." in page.text and "of 20 planned" in page.text
+
+
+def test_statement_and_report_say_the_same_sentences(make):
+    """Every phrase of the guarantee that the one prints, the other prints."""
+    from sordino.privacy import phrases
+    from sordino.privacy.in_numbers import in_numbers
+    from sordino.privacy.statement import Statement
+
+    folded = lambda text: "".join(text.split())  # noqa: E731 - markup and wrapping put blanks in different places
+    for unit, relation, observer, noise in (
+        ("example", "add-remove", "secagg-server", "shares"),
+        ("client", "replace-one", "public", "central"),
+        ("example", "zero-out", "secagg-server", "local"),
+    ):
+        words = {"unit": unit, "relation": relation, "observer": observer, "noise": noise}
+        stated = Statement.from_json(STATEMENT | words | {"lost": 2, "stopped": "the budget is spent", "seed": 7})
+        folder = make(plan=PLAN | words, statement=stated.to_json(), name=f"{unit}-{relation}")
+        page, text = folded(read(folder)[1].text), folded(stated.text())
+        noun = phrases.NOUN[unit]
+        for said in (
+            phrases.PROTECTED[unit],
+            phrases.AGAINST[observer],
+            phrases.NEIGHBOURS[relation].format(unit=noun),
+            in_numbers(stated.epsilon, stated.delta, relation, unit),
+            phrases.sampling("poisson", unit, "0.178"),
+            phrases.LOST.format(lost=2),
+            phrases.STOPPED_EARLY,
+            phrases.NOTHING_LEFT,
+            phrases.SIMULATION,
+            phrases.rehearsal(7),
+        ):
+            assert folded(said) in page and folded(said) in text, said
+        assert (folded(phrases.MASKED_LOCAL) in page) == (folded(phrases.MASKED_LOCAL) in text) == (noise == "local")
+
+
+def test_secure_noise_is_no_rehearsal(make):
+    _, page = read(make(plan=PLAN | {"secure": True}, statement=STATEMENT | {"secure": True}))
+    assert "Proven: epsilon" in page.text and "REHEARSAL" not in page.text
+    _, page = read(make(statement=STATEMENT | {"epsilon": "inf", "reasons": ["r"]}, name="open"))
+    assert "REHEARSAL" not in page.text
+
+
+def test_notes_of_the_scheme_are_listed_as_assumptions(make):
+    _, page = read(make(statement=STATEMENT | {"notes": ["Layers were clipped one by one."]}))
+    assert "Every client runs the stated software. Layers were clipped one by one." in page.text

@@ -7,7 +7,6 @@ with the move that the model made next: a member had a part in that move.
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ import numpy as np
 
 from sordino.attacks import features
 from sordino.errors import BadInput
+from sordino.machine import cores
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -60,7 +60,7 @@ class ModelProbe:
                 return self.flat.model(_part(x, start)).numpy()
 
         starts = range(0, len(x), BATCH)
-        with one_thread(), ThreadPoolExecutor(1 if ordered else os.cpu_count()) as pool:
+        with one_thread(), ThreadPoolExecutor(1 if ordered else cores()) as pool:
             parts = list(pool.map(ask, starts))
         return np.concatenate(parts).astype(np.float64)
 

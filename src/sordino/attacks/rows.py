@@ -137,23 +137,6 @@ def succeeds(line: dict[str, Any]) -> bool:
     return line["auc_ci"][0] > 0.5 and line["auc"] >= CONTROL
 
 
-def verdict(rows: Sequence[dict[str, Any]]) -> str:
-    """What the table as a whole may be quoted for."""
-    said = [line["informative"] for line in rows]
-    if not said or all(one is None for one in said):
-        return "No undefended control was attacked, so a low AUC carries no information about the defence."
-    failed = [line["attack"] for line in rows if not line["informative"]]  # or could not be played there
-    if len(failed) == len(said):
-        return (
-            "The undefended control resists these attacks too, so this table carries no information about the defence."
-        )
-    if failed:
-        return (
-            f"On the undefended control {', '.join(failed)} failed: those lines carry no information about the defence."
-        )
-    return "Every attack succeeds on the undefended control, so the table tells about the defence."
-
-
 def ranked(entries: Sequence[Entry]) -> list[Entry]:
     """Cheap attacks first; those that train models last, so that an interruption costs least."""
     cost: Callable[[Entry], int] = lambda one: (one.active or one.view == "server") + 2 * bool(one.models)  # noqa: E731

@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sordino.attacks.protocol import Protocol, deal
-from sordino.attacks.rows import Guarantee, play, private, ranked, verdict, with_control
+from sordino.attacks.rows import Guarantee, play, private, ranked, with_control
 from sordino.attacks.shadows import Make, Say, quiet
 from sordino.attacks.table import Entry, entry
 from sordino.attacks.target import Target
 from sordino.errors import BadInput, in_short, whole
+from sordino.files import write_atomically
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Observer, Relation, Unit, Variant
+from sordino.report import attacked
 from sordino.schemes.pooled import Pooled
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ def attack_run(
         "run": str(folder),
         "results": rows,
         "refused": refused,
-        "verdict": verdict(rows),
+        "verdict": attacked.verdict(rows),
         "epsilon": run.guarantee.epsilon if private(run.guarantee) else "inf",
         "delta": run.guarantee.delta,
         "unit_attacked": "example",
@@ -236,9 +238,7 @@ def _merged(folder: Path, lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _write(folder: Path, table: dict[str, Any]) -> None:
-    from sordino.federation.checkpoint import write_atomically
-
-    write_atomically(folder / "attack.json", (json.dumps(table, indent=2) + "\n").encode())
+    write_atomically(folder / "attack.json", json.dumps(table, indent=2) + "\n", durable=True)
 
 
 # ---- the undefended control ------------------------------------------------------------------------------------------

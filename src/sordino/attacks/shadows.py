@@ -32,6 +32,7 @@ import numpy as np
 from sordino.attacks.protocol import AttackSplit
 from sordino.errors import BadInput, SordinoError
 from sordino.federation.population import Federation
+from sordino.files import write_atomically
 from sordino.plan import Plan
 from sordino.privacy.randomness import SERVER, stream
 
@@ -256,9 +257,7 @@ def _train(job: Job, file: Path, make: Make, plan: Plan, scratch: Path) -> None:
 def save_theta(file: Path, theta: np.ndarray) -> None:
     from safetensors.numpy import save
 
-    from sordino.federation.checkpoint import write_atomically
-
-    write_atomically(file, save({"theta": np.ascontiguousarray(theta)}))
+    write_atomically(file, save({"theta": np.ascontiguousarray(theta)}), durable=True)
 
 
 def digest(plan: Plan, cast: AttackSplit, kind: str, seed: int) -> str:

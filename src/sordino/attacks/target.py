@@ -5,7 +5,6 @@ A target can do whatever some attacker can; which part of it an attack may use i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +19,7 @@ from sordino.attacks.model_probe import ModelProbe, Observation, joined
 from sordino.attacks.protocol import AttackSplit
 from sordino.attacks.shadows import Make, Say, quiet
 from sordino.errors import BadInput
+from sordino.machine import cores
 from sordino.plan import Plan
 
 
@@ -58,7 +58,7 @@ class Target:
 
     def __post_init__(self) -> None:
         if self.workers == 0:
-            self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+            self.workers = cores()
         if not np.isfinite(self.theta).all():
             raise BadInput("the model's weights are not finite: training has diverged, and there is nothing to attack.")
 

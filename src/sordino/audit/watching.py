@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from sordino.audit.canaries import Canaries
 from sordino.errors import BadInput
+from sordino.files import write_atomically
 from sordino.privacy.bounds import Bound, Coordinates, Grouped
 
 FILE = "canaries.json"
@@ -65,7 +65,7 @@ class Watch:
         """Before the checkpoint of this round, so that whichever of the two survives a crash has its match."""
         out = io.BytesIO()
         np.savez(out, ratio=self.ratio, matched=self.matched, releases=np.array(self.releases))
-        _write(self._at(round), out.getvalue())
+        write_atomically(self._at(round), out.getvalue(), private=True, durable=True)
         if self._saved is not None:  # what lies before the last checkpoint can go
             self.tidy(round, self._saved)
         self._saved = round
@@ -91,7 +91,7 @@ class Watch:
 
 def write(folder: Path, content: dict[str, Any]) -> None:
     """The canaries' secrets and scores, for the owner of the folder only."""
-    _write(folder / FILE, (json.dumps(content) + "\n").encode())
+    write_atomically(folder / FILE, (json.dumps(content) + "\n").encode(), private=True, durable=True)
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -103,15 +103,6 @@ def read(folder: Path) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError) as error:
         raise BadInput(f"{folder / FILE} cannot be read ({error}); restore it, or train again.") from None
-
-
-def _write(path: Path, blob: bytes) -> None:
-    aside = path.with_name(path.name + ".new")
-    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(blob)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
 
 
 def in_sum_space(mean: np.ndarray, bound: Bound) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Any
 
 from sordino.attacks.table import USUAL, entries
 from sordino.cli.numbers import count, number
+from sordino.report.attacked import caveats, judged
 
 EXAMPLES = """examples:
   sordino attack runs/digits-adact-1
@@ -115,6 +116,7 @@ def text(table: dict[str, Any]) -> str:
     head += f"{'1% FPR':>7} {'0.1%':>7} {'ASR':>6} {'control':>8}"
     lines = [
         f"Attacked: {table['unit_attacked']}.  Protected: {table['unit_protected']} ({proof}).",
+        f"Judged records (members + others): {', '.join(dict.fromkeys(map(judged, table['results'])))}.",
         "",
         head,
         "-" * len(head),
@@ -127,15 +129,4 @@ def text(table: dict[str, Any]) -> str:
             f"{row['tpr_at_1pct']:>7.1%} {row['tpr_at_0.1pct']:>7.1%} {row['asr']:>6.1%} {control:>8}"
         )
     refused = [f"  {one['attack']} was not possible: {one['why']}" for one in table["refused"]]
-    return "\n".join([*lines, "", table["verdict"], *refused, *_notes(table["results"])])
-
-
-def _notes(rows: list[dict[str, Any]]) -> list[str]:
-    """Each note once, with the attacks that it is about, unless it is about all."""
-    about: dict[str, list[str]] = {}
-    for row in rows:
-        for note in row["notes"]:
-            about.setdefault(note, []).append(row["attack"])
-    return [
-        f"  {note}" if len(names) == len(rows) > 1 else f"  {', '.join(names)}: {note}" for note, names in about.items()
-    ]
+    return "\n".join([*lines, "", table["verdict"], *refused, *(f"  {note}" for note in caveats(table["results"]))])

@@ -1,7 +1,7 @@
 """The command line: parse, call, print. Each command is a small module that is only imported when it is named.
 
 Errors a user can put right are one sentence on stderr and an exit code: 2 for bad input, 3 for a refused budget, 4 for a
-failed audit. A traceback appears under ``--debug`` only.
+failed audit or verification. A traceback appears under ``--debug`` only.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ COMMANDS = {
     "train": ("sordino.cli.train", "train a model under a privacy budget"),
     "plan": ("sordino.cli.plan", "what a budget means before there is any data: noise, signal, what to change"),
     "account": ("sordino.cli.account", "epsilon, multiplier or rounds from the other two"),
+    "verify": (
+        "sordino.cli.verify",
+        "check a finished run: hashes, ledger, plan, and its epsilon by another accountant",
+    ),
     "attack": ("sordino.cli.attack", "membership inference against a finished run, beside what its proof allows"),
     "attacks": ("sordino.cli.attacks", "the attacks, their papers, and what each knows"),
     "audit": ("sordino.cli.audit", "what the canaries of a run show about its epsilon, from below"),

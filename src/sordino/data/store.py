@@ -18,6 +18,7 @@ import numpy as np
 
 from sordino.data.dataset import Dataset, Normalise
 from sordino.errors import BadInput
+from sordino.files import sync
 
 FORMAT = 1
 _ARRAYS = ("x", "y", "test_x", "test_y", "groups", "test_groups")
@@ -60,7 +61,7 @@ def save(data: Dataset, source: dict | None = None) -> Path:
         }
         (partial / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
         for file in partial.iterdir():
-            _flush(file)
+            sync(file)
         try:
             os.replace(partial, place)
         except OSError as error:
@@ -144,11 +145,3 @@ def _alive(pid: str) -> bool:
     except PermissionError:
         return True
     return int(pid) != os.getpid()
-
-
-def _flush(file: Path) -> None:
-    handle = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -21,7 +21,7 @@ from sordino.engines.flower.policy import Refused
 from sordino.engines.flower.transport import SecureChannel
 from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.errors import BadInput, SordinoError
-from sordino.federation.checkpoint import write_atomically
+from sordino.files import write_atomically
 from sordino.plan import Plan
 from sordino.training import Progress, Result, train
 
@@ -65,7 +65,7 @@ def federate(
         out.mkdir(parents=True, exist_ok=True)
         if (out / "ledger.jsonl").exists():
             raise BadInput(f"{out} holds a run already; resume it, or give another folder.")
-        write_atomically(out / KEPT, json.dumps(kept).encode())
+        write_atomically(out / KEPT, json.dumps(kept).encode(), durable=True)
     if facts.clients != plan.clients or kept["names"] != post.names:
         raise BadInput(
             f"the plan is for {plan.clients} clients and there are {len(post.names)} nodes; make them agree."

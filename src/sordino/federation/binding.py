@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sordino import own_code
 from sordino.errors import BadInput
-from sordino.federation.checkpoint import write_atomically
+from sordino.files import write_atomically
 
 if TYPE_CHECKING:
     from sordino.federation.population import Federation
@@ -42,7 +42,7 @@ def bind(folder: Path, federation: Federation, resume: bool) -> None:
     if not resume:
         salt = os.urandom(16)
         kept = {"salt": salt.hex(), "digest": _salted(federation, salt)}
-        write_atomically(path, json.dumps(kept).encode())
+        write_atomically(path, json.dumps(kept), private=True, durable=True)
         return
     try:
         kept = json.loads(path.read_text())

@@ -6,7 +6,6 @@ Noise, cohorts and batches need no state: they are functions of (seed, round, cl
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +14,7 @@ import numpy as np
 
 from sordino.errors import BadInput
 from sordino.federation.server import Arrays
+from sordino.files import write_atomically
 
 if TYPE_CHECKING:
     from torch import nn
@@ -48,7 +48,7 @@ def save(folder: Path, model: TrainState, facts_beside: dict[str, Any]) -> None:
     arrays |= {f"clients.{name}": array for name, array in model.clients.items()}
     facts = {"round": model.round, "rule": model.rule, **facts_beside}
     blob = to_bytes({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {"facts": json.dumps(facts)})
-    write_atomically(folder / NAME, blob)
+    write_atomically(folder / NAME, blob, durable=True)
 
 
 def load(folder: Path) -> Checkpoint | None:
@@ -77,7 +77,7 @@ def keep(folder: Path, model: TrainState) -> None:
 
     folder.mkdir(exist_ok=True)
     blob = to_bytes({"theta": np.ascontiguousarray(model.theta)}, {"round": str(model.round)})
-    write_atomically(folder / f"round-{model.round:06d}.safetensors", blob)
+    write_atomically(folder / f"round-{model.round:06d}.safetensors", blob, durable=True)
 
 
 def kept(folder: Path) -> dict[int, np.ndarray]:
@@ -88,18 +88,9 @@ def kept(folder: Path) -> dict[int, np.ndarray]:
     return {int(file.stem.split("-")[1]): load_file(file)["theta"] for file in files}
 
 
-def write_atomically(path: Path, blob: bytes) -> None:
-    aside = path.with_name(path.name + ".new")
-    with open(aside, "wb") as file:
-        file.write(blob)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
-
-
 def save_weights(model: nn.Module, path: Path) -> None:
     """The model's parameters and buffers under their own names, for any program that reads safetensors."""
     from safetensors.torch import save
 
     tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
-    write_atomically(path, save(tensors))
+    write_atomically(path, save(tensors), durable=True)

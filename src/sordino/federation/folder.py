@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from sordino.errors import BadInput, SordinoError
-from sordino.federation.checkpoint import write_atomically
+from sordino.files import write_atomically
 
 if TYPE_CHECKING:
     from sordino.plan import Plan
@@ -57,7 +57,7 @@ class RunFolder:
         return made
 
     def write(self, name: str, text: str) -> Path:
-        write_atomically(self.path / name, text.encode())
+        write_atomically(self.path / name, text.encode(), durable=True)
         return self.path / name
 
     # ---- metrics ---------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 There are two kinds of result and no third. Either an epsilon is proven for the stated unit, relation and observer, or
 the run is not private and the reasons are listed; a `Statement` that is neither cannot be built. What a paper's own
-accounting would print stands beside it as `epsilon_claimed`, and never in its place.
+accounting would print stands beside it as `epsilon_claimed`, and never in its place. The sentences are in `phrases`.
 """
 
 from __future__ import annotations
@@ -15,44 +15,11 @@ from enum import StrEnum
 from typing import Any
 
 from sordino.errors import BadInput, at_least, rate, whole
+from sordino.privacy import phrases
+from sordino.privacy.in_numbers import in_numbers
 from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling, Unit, Variant
 
 WIDTH = 100
-
-_UNITS = {
-    Unit.CLIENT: "Each client: everything that one client holds, taken together.",
-    Unit.EXAMPLE: "Each example: one single record, whichever client holds it.",
-}
-_RELATIONS = {
-    Relation.ADD_REMOVE: "The outcome is nearly as likely whether one {unit} takes part or does not exist{aside}.",
-    Relation.ZERO_OUT: "The outcome is nearly as likely whether one {unit} contributes or contributes nothing; "
-    "how many there are is public{aside}.",
-    Relation.REPLACE_ONE: "The outcome is nearly as likely whatever one {unit} is replaced by{aside}.",
-}
-_OBSERVERS = {
-    Observer.PUBLIC: "Anyone who sees every model that was released, from the first round to the last. The server is "
-    "trusted: it sees what the clients send and adds the noise.",
-    Observer.SECAGG_SERVER: "The server itself, which sees only sums over a cohort (secure aggregation), and anyone "
-    "who sees the released models.",
-    Observer.SERVER: "The server itself, which sees every message of every client, and anyone who sees the released "
-    "models.",
-}
-_SEALED = (
-    "The proof does not rest on the aggregation: each message carries its full noise, and the same epsilon holds towards a "
-    "server that sees every one of them. Secure aggregation earns nothing here; it keeps single messages from the server besides."
-)
-_SAMPLINGS = {
-    Sampling.POISSON: "each {unit} enters a {round} by its own coin, with probability {rate:g}",
-    Sampling.FIXED: "a fixed number is drawn without replacement, a share of {rate:g}",
-    Sampling.NONE: "nothing is gained from it: everyone takes part every time, or whoever looks sees who does",
-}
-_ACCOUNTANTS = {
-    "pld": "privacy loss distributions, for a schedule that was settled before round one",
-    "rdp": "Renyi differential privacy",
-    "rdp-filter": "a Renyi filter at an order committed before round one, which refuses what the budget cannot bear",
-    "gdp": "the exact trade-off curve of the Gaussian mechanism",
-    "gdp-filter": "a Gaussian filter, which refuses what the budget cannot bear",
-}
 
 
 @dataclass(frozen=True)
@@ -88,6 +55,8 @@ class Statement:
     lost: int = 0  # rounds that were granted and cut short, and may not be run again
     dimension: int | None = None
     noise_to_bound: float | None = None  # length of the noise on the mean over the bound on the mean's signal
+    seed: int | None = None  # of noise and draws, where they can be repeated
+    notes: tuple[str, ...] = ()  # further assumptions, told by the scheme or by the way gradients are clipped
 
     def __post_init__(self) -> None:
         for name, words in _WORDS.items():
@@ -95,7 +64,7 @@ class Statement:
                 object.__setattr__(self, name, words(getattr(self, name)))
             except ValueError:
                 raise BadInput(f"{name} must be one of {', '.join(words)}, not {getattr(self, name)!r}.") from None
-        for name in ("reasons", "disclosures", "assumptions"):
+        for name in ("reasons", "disclosures", "assumptions", "notes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if isinstance(self.multiplier, list):
             object.__setattr__(self, "multiplier", tuple(self.multiplier))
@@ -124,6 +93,11 @@ class Statement:
     def proven(self) -> bool:
         """Whether an epsilon is proven."""
         return math.isfinite(self.epsilon)
+
+    @property
+    def rehearsal(self) -> bool:
+        """Whether an epsilon is proven that only holds towards people who do not know the seed."""
+        return self.proven and not self.secure
 
     @property
     def sealed(self) -> bool:
@@ -162,6 +136,8 @@ class Statement:
     def text(self) -> str:
         """The page to sign."""
         parts = [f"PRIVACY STATEMENT: {self.method} ({self.variant})", "", *_wrap(self._verdict())]
+        if self.rehearsal:
+            parts += _wrap(phrases.rehearsal(self.seed))
         for title, paragraphs in self._sections():
             if paragraphs:
                 parts += ["", title]
@@ -172,52 +148,42 @@ class Statement:
     def _verdict(self) -> str:
         if self.proven:
             return f"PROVEN: epsilon {_up(self.epsilon)}, delta {_up(self.delta)}, for the unit and the observer below."
-        return "NOT PRIVATE: no epsilon is proven for this run, and none may be quoted for it."
+        return "NOT PRIVATE: no epsilon is proven for this run. Do not quote one."
 
     def _sections(self) -> list[tuple[str, list[str]]]:
         return [
             ("Why it is not private", _numbered(self.why)),
             ("What is protected" if self.proven else "What was meant to be protected", self._protected()),
-            ("Against whom", [_OBSERVERS[self.observer]] + [_SEALED] * self.sealed),
+            ("Against whom", [phrases.AGAINST[self.observer]] + [phrases.MASKED_LOCAL] * self.sealed),
             ("What the numbers mean", self._meaning()),
             ("How it was computed", self._computed()),
             ("What happened to the budget", self._budget()),
             ("What the paper claims", self._claimed()),
-            ("What is assumed", _numbered(self.assumptions)),
-            ("What left without noise", _numbered(self.disclosures) or ["Nothing."] * self.proven),
-            ("Where it ran", self._where()),
+            ("What is assumed", _numbered((*self.assumptions, *self.notes))),
+            ("What left without noise", _numbered(self.disclosures) or [phrases.NOTHING_LEFT] * self.proven),
+            ("Where it ran", [phrases.SIMULATION if self.simulated else phrases.DEPLOYMENT]),
         ]
 
     def _protected(self) -> list[str]:
-        return [_UNITS[self.unit], _RELATIONS[self.relation].format(unit=self.unit, aside=f" ({self.relation})")]
+        sense = phrases.NEIGHBOURS[self.relation].format(unit=phrases.NOUN[self.unit])
+        return [phrases.PROTECTED[self.unit], f"{sense} (Relation {self.relation}.)"]
 
     def _meaning(self) -> list[str]:
-        if not self.proven:
-            return []
-        other = self.relation is Relation.REPLACE_ONE
-        asked = f"whether a given {self.unit} " + ("is one thing or another" if other else "took part")
-        sure = 1 / (1 + math.exp(-self.epsilon))
-        return [
-            f"Someone who looks, and who thinks it even odds {asked}, can become at most {_up(100 * sure)}% sure of "
-            f"the right answer, but for a chance of the order of delta ({_up(self.delta)})."
-        ]
+        return [in_numbers(self.epsilon, self.delta, self.relation, self.unit)] if self.proven else []
 
     def _computed(self) -> list[str]:
-        each = "round" if self.unit is Unit.CLIENT or self.steps == 1 else "step"
-        sampling = _SAMPLINGS[self.sampling].format(unit=self.unit, rate=self.rate or 1, round=each)
+        by_step = self.unit is Unit.EXAMPLE and self.steps > 1
+        sampling = phrases.sampling(self.sampling, self.unit, f"{self.rate or 1:g}", by_step)
         releases = f"{self.rounds} rounds" + (f" of {self.steps} releases each" if self.steps > 1 else "")
         said = [
-            f"Accounting: {_ACCOUNTANTS.get(self.accountant, self.accountant)}.",
+            f"Accounting: {phrases.phrase(phrases.ACCOUNTANT, self.accountant)}.",
             f"Releases: {releases}. Sampling: {sampling}.",
         ]
         if self.multiplier is not None and self.sealed:
-            said.append(
-                "Multiplier (noise on the sum over the bound): set by each client for each of its steps, and told to nobody; "
-                f"{_range(self.multiplier)} for a client that takes the most steps and spends evenly."
-            )
+            said.append(phrases.OWN_MULTIPLIERS.format(range=_range(self.multiplier)))
         elif self.multiplier is not None:
-            said.append(f"Multiplier (noise on the sum over the bound): {_range(self.multiplier)}.")
-        said.append(f"Noise: {_NOISE[self.noise]}.")
+            said.append(f"Multiplier (noise on the sum divided by the bound): {_range(self.multiplier)}.")
+        said.append(f"Noise: {phrases.NOISE[self.noise]}.")
         if self.rule:
             said.append(f"Bound: {self.rule}.")
         if self.dimension is not None:
@@ -236,9 +202,9 @@ class Statement:
             of = f" of {self.rounds_planned}" if self.rounds_planned else ""
             said.append(f"The run stopped after {self.rounds}{of} rounds: {self.stopped.rstrip('.')}.")
             if self.proven:
-                said.append("The epsilon above is that of the whole budget: nothing is taken off for stopping early.")
+                said.append(phrases.STOPPED_EARLY)
         if self.lost:
-            said.append(f"Cut short, paid for and not run again: {self.lost} rounds.")
+            said.append(phrases.LOST.format(lost=self.lost))
         return said
 
     def _claimed(self) -> list[str]:
@@ -246,14 +212,8 @@ class Statement:
             return []
         how = f" ({self.claim.rstrip('.')})" if self.claim else ""
         return [
-            f"By the paper's own accounting{how} this run would print epsilon {self.epsilon_claimed:.4g}. That "
-            "is a claim, and does not take the place of the verdict above."
+            f"By the paper's own accounting{how} this run would print epsilon {self.epsilon_claimed:.4g}. {phrases.CLAIM}"
         ]
-
-    def _where(self) -> list[str]:
-        if self.simulated:
-            return ["A simulation: all data lay in one place, and whoever ran it could see everything."]
-        return ["A deployment: each client's data stayed with that client."]
 
 
 def assumptions(
@@ -280,45 +240,47 @@ def assumptions(
     unit, relation, observer, sampling, noise = (
         Unit(unit), Relation(relation), Observer(observer), Sampling(sampling), Noise(noise)
     )  # fmt: skip
+    noun = phrases.NOUN[unit]
     said = []
     if population is not None and delta * population >= 1:
         said.append(
-            f"A delta of {_up(delta)} is accepted, though it is not below 1 in {population:,} {unit}s: by itself it would "
-            f"allow that one {unit} is shown outright."
+            f"A delta of {_up(delta)} is accepted, though it is not below 1 in {population:,} {noun}s: such a delta alone "
+            f"allows a mechanism that shows one {noun} in full."
         )
     if unit is Unit.CLIENT:
-        said.append("All data of one person lies with one client; a person at several clients is protected less.")
+        said.append("All data of one person is at one client; a person at several clients is protected less.")
     else:
-        said.append("One person is one record; a person with k records has k times the epsilon (and a larger delta).")
+        said.append("One person is one record; a person with k records has k times the epsilon and a larger delta.")
     if relation is not Relation.ADD_REMOVE:
-        said.append(f"The number of {unit}s is public.")
+        said.append(f"The number of {noun}s is public.")
     if sizes_public:
-        said.append("How many clients there are, and how many examples each of them holds, is public.")
+        said.append("The number of clients, and the number of records that each client holds, are public.")
     if sampling is not Sampling.NONE:
         draw = "by independent coins" if sampling is Sampling.POISSON else "uniformly, without replacement"
-        whose = "clients" if unit is Unit.CLIENT else "examples"
-        said.append(f"The {whose} of a round are drawn honestly, {draw}, at the stated rate.")
-        said.append(f"The draw stays secret: no one who looks, and no other client, learns which {whose} were in.")
+        said.append(f"The {noun}s of a round are drawn honestly, {draw}, at the stated rate.")
+        said.append(f"The draw stays secret: no observer and no other client learns which {noun}s take part.")
     if noise is Noise.CENTRAL:
         said.append("The server is trusted with the clipped contributions, adds the noise, and releases nothing else.")
     elif noise is Noise.SHARES:
         min_cohort = f"at least {survivors} clients" if survivors else "all clients of a cohort"
-        said.append("Secure aggregation lets the server see sums only, and holds its own promises.")
+        said.append("Secure aggregation keeps its promise: the server sees sums only.")
         said.append(
             f"In each round {min_cohort} add their share of the noise, collude with no one, and do not drop out."
         )
     else:
         unmasked = "; nothing is assumed of secure aggregation" if observer is Observer.SECAGG_SERVER else ""
         said.append(f"Each client adds its own noise before anything leaves it{unmasked}.")
-    said.append("Every client runs the stated software: it clips as the plan says, and keeps raw values to itself.")
+    said.append("Every client runs the stated software: it clips as the plan says and releases no raw value.")
     if not secure:
-        said.append("The noise comes from a seeded generator: it hides nothing from anyone who knows the seed.")
+        said.append("Noise and draws come from a seeded generator: they hide nothing from a person who knows the seed.")
     if not discrete:
-        said.append("Noise in floating point is taken for real-valued; attacks on the last digits are not covered.")
+        said.append(
+            "The proof treats noise in floating point as real numbers; attacks on the last digits are not covered."
+        )
     said.append("The first model and every setting were chosen without the protected data; earlier trials add up.")
     if test_public:
-        said.append("The data on which accuracy is measured is public, or its figures are not released.")
-    said.append("Who fails, drops out or is slow does not depend on the protected data; timing is not covered.")
+        said.append("The data that accuracy is measured on is public, or its figures are not released.")
+    said.append("Which clients fail, drop out or are slow does not depend on protected data; timing is not covered.")
     if simulated and observer is not Observer.PUBLIC:
         said.append("The observer's view was simulated: no real server was kept from seeing more.")
     return tuple(said)
@@ -331,11 +293,6 @@ _WORDS: dict[str, type[StrEnum]] = {
     "observer": Observer,
     "sampling": Sampling,
     "noise": Noise,
-}
-_NOISE = {
-    Noise.CENTRAL: "added by the server to the sum",
-    Noise.SHARES: "added in shares by the clients, under secure aggregation",
-    Noise.LOCAL: "added in full by each client",
 }
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sordino.report import attacked
 from sordino.report.axis import linear
-from sordino.report.html import Safe, join, tag
+from sordino.report.html import Safe, tag
 from sordino.report.numbers import at_least, at_most, number, percent, plain
 from sordino.report.reading import Run
 from sordino.report.verdict import Kind, Verdict
@@ -49,7 +50,7 @@ def bars(run: Run, verdict: Verdict) -> list[Bar]:
 
 def _measured(audit: dict[str, Any]) -> str:
     confidence, most = number(audit.get("confidence")), number(audit.get("largest_provable"))
-    said = "An attack on this very run achieved it"
+    said = "An attack on this run achieved it"
     if confidence is not None:
         said += f", at confidence {percent(confidence, 0)}"
     return said + ("." if most is None else f"; this audit could have shown {plain(most, 3)} at most.")
@@ -67,7 +68,7 @@ def comparison(run: Run, verdict: Verdict) -> Safe | None:
     if len(found) > 1:
         parts += [_refuted(run), _scale(found), _table(found)]
     if run.attacks:
-        parts += [tag("h3", "Attacks on this run"), _attacks(run)]
+        parts += [tag("h3", "Attacks on this run"), attacked.table(run.attacks, run.refused)]
     return tag("section", *parts, aria_labelledby="compared")
 
 
@@ -122,32 +123,3 @@ def _table(found: list[Bar]) -> Safe:
 
 
 _HEAD = (("", None), ("Epsilon", "n"), ("What it means", None))
-
-_COLUMNS = (
-    ("auc", "AUC"),
-    ("auc_ci", "95% interval"),
-    ("auc_ceiling", "AUC, at most"),
-    ("tpr_at_1pct", "Found at 1% false alarms"),
-    ("tpr_at_0.1pct", "Found at 0.1%"),
-    ("asr", "Success rate"),
-)
-
-
-def _attacks(run: Run) -> Safe:
-    shown = [(key, name) for key, name in _COLUMNS if any(row.get(key) is not None for row in run.attacks)]
-    head = tag("tr", tag("th", "Attack", scope="col"), *(tag("th", name, scope="col", class_="n") for _, name in shown))
-    rows = []
-    for row in run.attacks:
-        cells = [tag("td", _cell(key, row.get(key)), class_="n") for key, _ in shown]
-        rows.append(tag("tr", tag("th", row.get("attack", "unnamed"), scope="row"), *cells))
-    note = tag("p", "AUC 0.5 is blind guessing. “At most” is what the proven epsilon allows any attack.", class_="note")
-    return join(tag("div", tag("table", tag("thead", head), tag("tbody", *rows)), class_="scroll", tabindex="0"), note)
-
-
-def _cell(key: str, value: Any) -> str:
-    if isinstance(value, list) and len(value) == 2 and all(number(v) is not None for v in value):
-        return f"{value[0]:.3f} to {value[1]:.3f}"
-    found = number(value)
-    if found is None:
-        return "–" if value is None else str(value)
-    return f"{found:.3f}" if key.startswith("auc") else percent(found)

@@ -53,17 +53,6 @@ def percent(value: float, digits: int = 1) -> str:
     return f"{100 * value:.{digits}f}%"
 
 
-def percent_up(value: float) -> str:
-    """A share that is an upper bound: three digits, rounded up, never more than all."""
-    return plain(100 * min(1.0, value)) + "%" if value >= 1 or value <= 0 else _short(100 * value) + "%"
-
-
-def _short(value: float) -> str:
-    exact = Decimal(value)
-    rounded = min(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 2), ROUND_CEILING), Decimal(100))
-    return f"{rounded.normalize():f}"
-
-
 def _digits(value: float, rounding: str) -> str:
     if value == 0:
         return "0.0"

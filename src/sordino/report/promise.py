@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import re
 from typing import Any
 
-from sordino.report import phrases
+from sordino.privacy import phrases
+from sordino.privacy.in_numbers import in_numbers
+from sordino.privacy.phrases import phrase
 from sordino.report.html import Safe, join, tag
-from sordino.report.numbers import number, percent, percent_up, plain
-from sordino.report.phrases import phrase
+from sordino.report.numbers import number, percent, plain
 from sordino.report.reading import Run
 from sordino.report.verdict import Kind, Verdict
 
@@ -20,13 +21,15 @@ def promise(run: Run, verdict: Verdict) -> Safe:
     rows: list[tuple[str, Safe | str | None]] = []
     if not _noiseless(run):
         rows.append(("Protected" if proven else "Meant to be protected", phrase(phrases.PROTECTED, unit)))
-        rows.append(("Against", phrase(phrases.AGAINST, run.said("observer")) + phrases.SEALED * _sealed(run)))
+        rows.append(
+            ("Against", phrase(phrases.AGAINST, run.said("observer")) + f" {phrases.MASKED_LOCAL}" * _sealed(run))
+        )
     relation = run.said("relation")
     if proven and relation is not None:
-        said = phrase(phrases.NEIGHBOURS, relation, unit=phrase(phrases.UNIT, unit))
-        rows.append(("In what sense", join(said, " ", tag("span", f"(relation {relation})", class_="quiet"))))
+        said = phrase(phrases.NEIGHBOURS, relation, unit=phrase(phrases.NOUN, unit))
+        rows.append(("In what sense", join(said, " ", tag("span", f"(Relation {relation}.)", class_="quiet"))))
     if verdict.epsilon is not None and verdict.delta is not None:
-        rows.append(("In numbers", _in_numbers(verdict.epsilon, verdict.delta, phrase(phrases.UNIT, unit))))
+        rows.append(("In numbers", _in_numbers(in_numbers(verdict.epsilon, verdict.delta, relation, unit))))
     rows.append(("Left without noise", _left(run, verdict)))
     rows += [("Computed by", _computed(run)), ("Noise", _noise(run))]
     rule = (run.statement or {}).get("rule")
@@ -37,36 +40,23 @@ def promise(run: Run, verdict: Verdict) -> Safe:
     return tag("section", tag("h2", title, id="promise"), tag("dl", *cells, class_="facts"), aria_labelledby="promise")
 
 
-def _in_numbers(epsilon: float, delta: float, unit: str) -> Safe:
-    """What (epsilon, delta) allows the best attack, whatever it knows (Kairouz et al. 2015, hypothesis testing)."""
-    sure = (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
-    caught = [most_found(epsilon, delta, alarms) for alarms in (0.001, 0.01)]
-    return join(
-        f"Told to guess, at even odds, whether a given {unit} was used, no one is right more often than ",
-        tag("b", percent_up(sure)),
-        " of the time; blind guessing is right 50%. With one false alarm in 1,000, no one finds more than ",
-        tag("b", percent_up(caught[0])),
-        f" of the {unit}s that were used; with one in 100, no more than ",
-        tag("b", percent_up(caught[1])),
-        ".",
-    )
-
-
-def most_found(epsilon: float, delta: float, alarms: float) -> float:
-    """The largest rate of true alarms at a rate of false ones: both errors obey `a + e^epsilon b >= 1 - delta`."""
-    return min(math.exp(min(epsilon, 50)) * alarms + delta, 1 - math.exp(-epsilon) * max(0.0, 1 - delta - alarms))
+def _in_numbers(sentences: str) -> Safe:
+    """What the best attack can achieve, with the shares in bold."""
+    parts = re.split(r"(\d[\d.]*%)", sentences)
+    return join(*(tag("b", part) if i % 2 else part for i, part in enumerate(parts)))
 
 
 def _computed(run: Run) -> str | None:
     accountant = (run.statement or {}).get("accountant")
     if accountant is None or (run.statement or {}).get("epsilon") == "inf":
         return None
-    rate = number(run.said("rate"))
-    who = phrase(phrases.EACH, run.said("unit")).capitalize()
-    drawn = phrase(phrases.SAMPLING, run.said("sampling"), who=who, rate="1" if rate is None else plain(rate))
-    steps = run.said("steps")
-    each = f" of {steps} releases each" if isinstance(steps, int) and steps > 1 else ""
-    return f"{phrase(phrases.ACCOUNTANT, accountant)}. {run.rounds:,} rounds{each}. {drawn}."
+    rate, steps = number(run.said("rate")), run.said("steps")
+    many = isinstance(steps, int) and steps > 1
+    by_step = many and run.said("unit") == "example"
+    drawn = phrases.sampling(run.said("sampling"), run.said("unit"), "1" if rate is None else plain(rate), by_step)
+    each = f" of {steps} releases each" if many else ""
+    by = _sentence(phrase(phrases.ACCOUNTANT, accountant))
+    return f"{by} {run.rounds:,} rounds{each}. {_sentence(f'Sampling: {drawn}')}"
 
 
 def _multipliers(run: Run) -> list[float]:
@@ -93,7 +83,7 @@ def _noise(run: Run) -> str | None:
     size = plain(min(many)) if min(many) == max(many) else f"{plain(min(many))} to {plain(max(many))}"
     placed = (run.statement or {}).get("noise")
     if _sealed(run):
-        return f"Set by each client for each step, and told to nobody; evenly spent, at most {size} times the bound."
+        return phrases.OWN_MULTIPLIERS.format(range=f"{size} times the bound")
     return f"{size} times the bound, on the sum" + (f"; {phrase(phrases.NOISE, placed)}." if placed else ".")
 
 
@@ -108,10 +98,10 @@ def _budget(run: Run, proven: bool) -> str | None:
     if stopped:
         said.append(f"Training ended after {run.rounds:,} rounds: {_sentence(stopped)}")
         if proven:
-            said.append("Nothing is taken off the epsilon for stopping early.")
+            said.append(phrases.STOPPED_EARLY)
     lost = stated.get("lost")
     if lost:
-        said.append(f"{lost} rounds were cut short, paid for and not run again.")
+        said.append(phrases.LOST.format(lost=lost))
     return " ".join(said) or None
 
 
@@ -120,7 +110,7 @@ def _claim(run: Run) -> str | None:
     if claimed is None:
         return None
     how = (run.statement or {}).get("claim")
-    return f"Epsilon {plain(claimed)}" + (f" ({str(how).rstrip('.')})" if how else "") + ". That is not proven here."
+    return f"Epsilon {plain(claimed)}" + (f" ({str(how).rstrip('.')})" if how else "") + f". {phrases.CLAIM}"
 
 
 def _left(run: Run, verdict: Verdict) -> Safe | str | None:
@@ -129,7 +119,7 @@ def _left(run: Run, verdict: Verdict) -> Safe | str | None:
     if left:
         return join(*(tag("p", said) for said in left))
     if verdict.kind is Kind.PROVEN:
-        return "Nothing. All that was released went through a mechanism, and was charged to the budget."
+        return phrases.NOTHING_LEFT
     return "See the reasons above." if verdict.kind is Kind.NOT_PRIVATE else None
 
 
@@ -137,7 +127,7 @@ def assumed(run: Run, verdict: Verdict) -> Safe | None:
     """What the proof takes for granted; where there is none, nothing."""
     if verdict.kind not in (Kind.PROVEN, Kind.CONTRADICTED):
         return None
-    said = run.sentences("assumptions")
+    said = run.sentences("assumptions") + run.sentences("notes")
     taken = tag("ol", *(tag("li", sentence) for sentence in said), class_="long")
     if not said:
         taken = tag("p", "The statement names no assumptions.")

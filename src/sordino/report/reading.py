@@ -26,6 +26,7 @@ class Run:
     metrics: tuple[dict[str, Any], ...] = ()
     audit: dict[str, Any] | None = None
     attacks: tuple[dict[str, Any], ...] = field(default=())
+    refused: tuple[dict[str, Any], ...] = field(default=())  # attacks that this run does not allow
 
     @classmethod
     def read(cls, folder: str | Path) -> Run:
@@ -35,6 +36,7 @@ class Run:
         file = folder / "plan.toml"
         if not file.is_file():
             raise BadInput(f"{str(folder)!r} is not a run folder (it has no plan.toml); give the folder of a run.")
+        attack = _object(folder / "attack.json")
         return cls(
             name=folder.resolve().name,
             plan=read_toml(file),
@@ -42,7 +44,8 @@ class Run:
             statement=_object(folder / "statement.json"),
             metrics=tuple(_rows(folder / "metrics.jsonl")),
             audit=_object(folder / "audit.json"),
-            attacks=tuple(_results(_object(folder / "attack.json"))),
+            attacks=_objects(attack, "results"),
+            refused=_objects(attack, "refused"),
         )
 
     def points(self, key: str) -> tuple[Point, ...]:
@@ -101,6 +104,7 @@ def _rows(file: Path) -> list[dict[str, Any]]:
     return [rows[at] for at in sorted(rows)]
 
 
-def _results(found: dict[str, Any] | None) -> list[dict[str, Any]]:
-    results = (found or {}).get("results")
-    return [row for row in results if isinstance(row, dict)] if isinstance(results, list) else []
+def _objects(found: dict[str, Any] | None, key: str) -> tuple[dict[str, Any], ...]:
+    """The objects in a list of a file; anything else is left out."""
+    rows = (found or {}).get(key)
+    return tuple(row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()

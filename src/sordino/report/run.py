@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from sordino.errors import BadInput
+from sordino.files import write_atomically
 from sordino.report.page import page
 from sordino.report.reading import Run
 from sordino.report.verdict import judge
@@ -18,18 +18,7 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
     if target.is_dir():
         raise BadInput(f"{str(target)!r} is a folder; give a file, such as {str(target / 'report.html')!r}.")
     try:
-        _replace(target, page(run, judge(run)))
+        write_atomically(target, page(run, judge(run)))
     except OSError as error:
         raise BadInput(f"{str(target)!r} cannot be written ({error.strerror}); use --out for another.") from error
     return target
-
-
-def _replace(target: Path, content: str) -> None:
-    """Whole or not at all: a reader never finds half a report."""
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        draft.write_text(content, encoding="utf-8")
-        os.replace(draft, target)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sordino.report import phrases
+from sordino.privacy import phrases
 from sordino.report.downsample import spread
 from sordino.report.html import Safe, tag
 from sordino.report.numbers import at_least, at_most, number, percent, plain
@@ -35,6 +35,7 @@ def head(run: Run, verdict: Verdict) -> Safe:
         "section",
         tag("h1", _mark(verdict.kind), verdict.headline, id="verdict"),
         tag("p", verdict.lead + ("." if verdict.kind is Kind.PROVEN else ""), class_="lead"),
+        tag("p", tag("strong", verdict.rehearsal), class_="rehearsal") if verdict.rehearsal else None,
         reasons,
         _what(run, verdict),
         _where(run),
@@ -55,11 +56,7 @@ def _where(run: Run) -> Safe | None:
     simulated = (run.statement or {}).get("simulated")
     if not isinstance(simulated, bool):
         return None
-    parts: list[object] = [tag("strong", "Simulation. " if simulated else "Deployment. ")]
-    parts.append(phrases.SIMULATION if simulated else phrases.DEPLOYMENT)
-    if run.said("secure") is False and run.said("epsilon") != "inf":
-        parts += [" ", phrases.SEEDED]
-    return tag("p", *parts, class_="where")
+    return tag("p", phrases.SIMULATION if simulated else phrases.DEPLOYMENT, class_="where")
 
 
 def _what(run: Run, verdict: Verdict) -> Safe:

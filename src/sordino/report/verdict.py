@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sordino.privacy.phrases import EACH, TOWARDS, phrase, rehearsal
 from sordino.report.numbers import at_least, at_most, number, percent, plain
-from sordino.report.phrases import EACH, TOWARDS, phrase
 from sordino.report.reading import Run
 
 # A statement belongs to the plan that it lies beside if these agree.
@@ -32,6 +32,7 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     epsilon: float | None = None
     delta: float | None = None
+    rehearsal: str = ""  # what must stand beside an epsilon that only hides from people who do not know the seed
 
 
 def judge(run: Run) -> Verdict:
@@ -54,7 +55,9 @@ def judge(run: Run) -> Verdict:
     if measured is not None and measured > epsilon:
         return _contradicted(run, measured, epsilon)
     whom = f"for {phrase(EACH, run.said('unit'))}, {phrase(TOWARDS, run.said('observer'))}"
-    return Verdict(Kind.PROVEN, f"Proven: epsilon {at_most(epsilon)}, delta {plain(delta)}", whom, (), epsilon, delta)
+    headline = f"Proven: epsilon {at_most(epsilon)}, delta {plain(delta)}"
+    seeded = "" if run.said("secure") is True else rehearsal(run.said("seed"))
+    return Verdict(Kind.PROVEN, headline, whom, (), epsilon, delta, seeded)
 
 
 def _doubts(run: Run) -> tuple[str, ...]:

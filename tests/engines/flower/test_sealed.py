@@ -113,7 +113,7 @@ def test_of_a_single_client_the_server_is_told_nothing_but_masked_numbers(hall, 
     kept, _ = checkpoint.load(tmp_path / "run" / "checkpoint")
     assert kept.clients == {} and set(kept.rule) == {"bound", "moved", "spent"}
     statement = (tmp_path / "run" / "statement.txt").read_text()
-    assert "earns nothing here" in " ".join(statement.split()) and "A deployment" in statement
+    assert "hides single messages in addition" in " ".join(statement.split()) and "A deployment" in statement
 
 
 def test_masked_numbers_do_not_show_the_update(hall, tmp_path, monkeypatch):
@@ -124,7 +124,7 @@ def test_masked_numbers_do_not_show_the_update(hall, tmp_path, monkeypatch):
 
     def compute(self, request, errand=None):
         made = real(self, request, errand)
-        codes.append(made[0].copy())
+        codes.append(made.codes.copy())
         return made
 
     monkeypatch.setattr(HolderRun, "compute", compute)
@@ -142,7 +142,7 @@ def test_too_few_survivors_lose_the_round_and_the_purses_stay_spent(hall, tmp_pa
         Fate(hall, name, in_round("work", 2, "mute"))
     result = hall.train(p, tmp_path / "run", patience=SOON)
     assert result.statement.lost == 1 and result.rounds == 4 and result.stopped is None
-    assert "Cut short, paid for and not run again: 1 rounds" in result.statement.text()
+    assert "are paid for and were not run again: 1." in " ".join(result.statement.text().split())
     ledger = Ledger.read(tmp_path / "run" / "ledger.jsonl")
     assert [g.round for g in ledger] == [1, 2, 3, 4, 5] and ledger.lost == 1
     assert [row["round"] for row in result.metrics] == [1, 3, 4, 5]

@@ -99,22 +99,27 @@ def test_the_statement_says_that_aggregation_earns_nothing(linear, tmp_path):
     result = run(linear, tmp_path / "run")
     text = " ".join(result.statement.text().split())
     assert "PROVEN: epsilon 2, delta 1e-05" in text and "sees only sums over a cohort" in text
-    assert "The proof does not rest on the aggregation: each message carries its full noise" in text
-    assert "Secure aggregation earns nothing here" in text and "nothing is assumed of secure aggregation" in text
-    assert "set by each client for each of its steps, and told to nobody" in text
-    assert "at most 100% of it was spent" in text and "added in full by each client" in text
+    assert "The proof does not depend on secure aggregation: each message carries its full noise" in text
+    assert (
+        "Secure aggregation hides single messages in addition" in text
+        and "nothing is assumed of secure aggregation" in text
+    )
+    assert "Each client sets its multiplier for each step and tells it to nobody" in text
+    assert "at most 100% of it was spent" in text and "each client adds it in full" in text
     told = json.loads((tmp_path / "run" / "statement.json").read_text())
     assert told["observer"] == "secagg-server" and told["noise"] == "local" and not isinstance(told["multiplier"], list)
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "does not rest on the aggregation" in page
+    assert "does not depend on secure aggregation" in page
     clear = run(linear, tmp_path / "clear", plan(observer="server")).statement.text()
-    assert "earns nothing" not in clear
+    assert "hides single messages" not in " ".join(clear.split())
 
 
 def test_shares_of_noise_still_rest_on_it(linear, tmp_path):
     """The sentence is for methods whose messages are private by themselves, and for no other."""
     result = run(linear, tmp_path / "run", plan(method="dp-fedavg", cohort=None, epsilon=None, multiplier=1.0))
-    assert result.plan.scheme.noise == Noise.SHARES and "earns nothing" not in result.statement.text()
+    assert result.plan.scheme.noise == Noise.SHARES and "hides single messages" not in " ".join(
+        result.statement.text().split()
+    )
 
 
 def test_a_seeded_run_goes_on_bit_for_bit(linear, tmp_path, monkeypatch):

@@ -25,6 +25,7 @@ from sordino.engines.flower import wire
 from sordino.engines.flower.policy import Refused
 from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.federation.sampling import public_cohort
+from sordino.files import write_atomically
 from sordino.privacy.ledger import Ledger
 from sordino.schemes.fedmap import allocation, messages
 from sordino.schemes.fedmap.budgets import Budgets
@@ -78,15 +79,13 @@ class Account:
     # ---- disk ------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        from sordino.engines.flower.holder_run import write_private
-
         head: dict[str, Any] = {"round": self.round, "grant": self._grant}
         arrays: dict[str, np.ndarray] = {}
         for name, own in (("before", self.before), ("after", self.after)):
             if own is not None:
                 head[name], parts = messages.state_to_plain(own)
                 arrays |= {f"{name}.{part}": array for part, array in parts.items()}
-        write_private(self.path, wire.to_bytes(Message("account", head, arrays)))
+        write_atomically(self.path, wire.to_bytes(Message("account", head, arrays)), private=True)
 
     def _load(self) -> None:
         try:

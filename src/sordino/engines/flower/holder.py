@@ -28,11 +28,12 @@ from sordino import errors
 from sordino.data.check import Pair
 from sordino.engines.flower import pki, wire
 from sordino.engines.flower.allowance import Allowance
-from sordino.engines.flower.holder_run import Computed, HolderRun, boot, terms_of, write_json, write_private
+from sordino.engines.flower.holder_run import Computed, HolderRun, boot, terms_of, write_json
 from sordino.engines.flower.part import Facts, Part
 from sordino.engines.flower.policy import Policy, Refused
 from sordino.engines.flower.seals import HolderSeal
 from sordino.engines.flower.wire import MalformedMessage, Message
+from sordino.files import write_atomically
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Observer
 from sordino.rules.query import is_raw
@@ -121,7 +122,7 @@ class Holder:
 
     def _take_number(self, asked: Message) -> None:
         self._last = asked.get("number", int)
-        write_private(self.folder / "number", str(self._last).encode())
+        write_atomically(self.folder / "number", str(self._last).encode(), private=True)
 
     # ---- joining a run ---------------------------------------------------------------------------
 
@@ -292,7 +293,9 @@ class Holder:
 
     def _done(self, asked: Message) -> Message:
         self._run(asked)
-        write_private(self._folder(asked.get("run", str)) / "statement.txt", asked.get("statement", str).encode())
+        write_atomically(
+            self._folder(asked.get("run", str)) / "statement.txt", asked.get("statement", str).encode(), private=True
+        )
         log.info("run %s is over", asked.get("run", str))
         if self.on_done is not None:
             self.on_done()

@@ -27,6 +27,7 @@ from sordino.engines.flower.wire import Message
 from sordino.errors import BadInput, NotPrivate
 from sordino.federation.sampling import Draws, public_cohort
 from sordino.federation.sizes import PublicSizes
+from sordino.files import write_atomically
 from sordino.methods import RuleContext
 from sordino.plan import Plan
 from sordino.privacy import events
@@ -235,7 +236,7 @@ class HolderRun:
         towards those who do not know the draw, and the server knows the plan's seed."""
         path = self.folder / "secret"
         if not path.exists():
-            write_private(path, os.urandom(32))
+            write_atomically(path, os.urandom(32), private=True, durable=True)
         return path.read_bytes()
 
     def _draw_anew(self, number: int) -> None:
@@ -249,7 +250,8 @@ class HolderRun:
     def _remember(self) -> None:
         head = {"attempt": self.attempt, "round": self.round, "done": list(self.done), "taken": self.taken}
         head |= {"drawn": self._drawn, "purse": self._purse}
-        write_private(self.folder / "pending", wire.to_bytes(Message("pending", head, {"theta": self.theta})))
+        message = Message("pending", head, {"theta": self.theta})
+        write_atomically(self.folder / "pending", wire.to_bytes(message), private=True)
 
     def _recall(self) -> None:
         path = self.folder / "pending"
@@ -263,14 +265,6 @@ class HolderRun:
         self._draw_anew(kept.head["drawn"])
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Replace a file at once, readable by its owner alone. It outlives the process, not the machine (see `boot`)."""
-    aside = path.with_name(path.name + ".new")
-    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-    os.replace(aside, path)
-
-
 def boot() -> str:
     """Tells one start of the machine from the next, where the system says."""
     try:
@@ -280,4 +274,4 @@ def boot() -> str:
 
 
 def write_json(path: Path, plain: Mapping[str, Any]) -> None:
-    write_private(path, json.dumps(plain).encode())
+    write_atomically(path, json.dumps(plain), private=True)

@@ -1,0 +1,72 @@
+"""The plan in the folder against the plan that the ledger is bound to, and what follows from the plan."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from sordino.errors import SordinoError
+from sordino.federation import sampling
+from sordino.plan import Plan
+from sordino.verify.chain import Chain
+from sordino.verify.verdict import Broken, Check
+
+_MOST_ROUNDS, _MOST_CLIENTS = 10**6, 10**8  # a file may name any number
+
+
+def load(folder: Path) -> Plan:
+    try:
+        return Plan.load(folder / "plan.toml")
+    except SordinoError as error:
+        raise Broken(f"plan.toml cannot be used: {str(error).rstrip('.')}.") from None
+
+
+def bound(plan: Plan, ledger: Chain) -> Check:
+    """Whether the ledger was made for this plan."""
+    wanted, name = ledger.header["plan"], "plan digest"
+    digest = plan.digest()
+    if plan.metanet is not None:
+        try:
+            digest = hashlib.sha256(digest.encode() + Path(plan.metanet).read_bytes()).hexdigest()
+        except OSError:
+            said = f"the ledger is bound to the content of {plan.metanet}, which is not on this machine."
+            return Check(name, None, said)
+    if digest == wanted:
+        return Check(name, True, f"ledger.jsonl was made for the plan in plan.toml ({digest[:12]}).")
+    said = f"plan.toml is not the plan that ledger.jsonl was made for ({digest[:12]} instead of {wanted[:12]})."
+    return Check(name, False, said)
+
+
+def exposures(plan: Plan, ledger: Chain) -> tuple[int | None, Check | None]:
+    """In how many rounds the busiest unit takes part; None: in all of them.
+
+    An observer who sees who takes part gives no amplification, and a unit is charged for its own rounds only. Cohorts
+    are drawn without looking at data, so the plan says how many rounds that is; the ledger must not say fewer.
+    """
+    told = ledger.about.get("exposures")
+    if not plan.scheme.cohort_seen or ledger.header.get("spending") is not None:
+        drawn = settled(ledger)
+    elif plan.rounds > _MOST_ROUNDS or plan.clients > _MOST_CLIENTS:
+        return None, None  # drawing so many would never end: all rounds count
+    else:
+        rounds = min(settled(ledger), plan.rounds)
+        drawn = sampling.participations(plan, max(1, rounds))
+    if told is None:
+        return drawn, None
+    name = "exposures"
+    if isinstance(told, bool) or not isinstance(told, int) or told < 1:
+        return None, Check(
+            name, False, f"the header of ledger.jsonl says exposures {told!r}, which is no number of rounds."
+        )
+    if told < drawn:
+        said = f"ledger.jsonl says that no unit takes part in more than {told} rounds, and by plan.toml one takes part in {drawn}."
+        return None, Check(name, False, said)
+    return told, Check(name, True, f"the busiest unit takes part in {told} rounds, as plan.toml says.")
+
+
+def settled(ledger: Chain) -> int:
+    """The rounds that the budget allows: all of the schedule, or those that were granted."""
+    schedule = (ledger.header.get("filter") or {}).get("schedule")
+    if isinstance(schedule, list):
+        return sum(run[1] for run in schedule if isinstance(run, list) and len(run) == 2 and isinstance(run[1], int))
+    return len(ledger.rounds)
