@@ -24,6 +24,17 @@ def zeros(bound, length=N, units=100):
     return m.nothing(length, bound, FixedPoint.for_bound(bound, units))
 
 
+def shared(bound, multiplier, survivors, clients, source, length=N):
+    """The sum of clients that have nothing to say, each with its share of the noise."""
+    grid = FixedPoint.for_bound(bound, 100)
+    total = m.nothing(length, bound, grid)
+    for _ in range(clients):
+        codes = np.zeros(length, dtype=np.int64)
+        noise = m.add_share(codes, grid, bound, multiplier, survivors, source)
+        total = m.add([Private(Sum(codes, grid, noise), bound=bound)], total)
+    return total
+
+
 def both_ways(noise, scale, law=stats.norm):
     """Accepted at the right scale, rejected at two thirds and three halves of it."""
     assert stats.kstest(noise, law(scale=scale).cdf).pvalue > 1e-6
@@ -80,10 +91,12 @@ def test_noise_in_shares(source, survivors, clients):
     """h shares make the whole; more clients add more; with h = 1 each message has it all."""
     bound, z = Flat(0.3), 1.7
     draw = SOURCES[source]()
-    parts = [m.add_share(zeros(bound), bound, z, survivors, draw) for _ in range(clients)]
-    released, event = m.open_noised(m.add(parts, zeros(bound)), bound, z)
+    released, event = m.open_noised(shared(bound, z, survivors, clients, draw), bound, z)
     both_ways(released.value, z * 0.3 * math.sqrt(clients / survivors))
     assert event == events.gaussian(z)
+    one = _open(shared(bound, z, survivors, 1, draw))
+    assert one.noise == pytest.approx(z**2 / survivors)
+    both_ways(one.decode(), z * 0.3 / math.sqrt(survivors))
     both_ways(m.noise_share(bound, z, survivors, draw, N), z * 0.3 / math.sqrt(survivors))
 
 
