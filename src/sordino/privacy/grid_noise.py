@@ -26,7 +26,7 @@ Gaussians cost at most what Gaussians do under zCDP, at any variance: Canonne, K
 **Laplace** noise is the real Laplace variate of scale z C, rounded to the grid: post-processing, with no error at all.
 
 What rounding leaves of s is never less than it should be: the product has a margin of 2^-48. Sums that leave the 64 bits
-wrap around, which costs accuracy and never privacy; `FixedPoint.for_bound` leaves room for sixteen standard deviations.
+wrap around, which costs accuracy and never privacy; `FixedPoint.for_bound` leaves room for sixteen standard deviations (Laplace: sixty-four).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from sordino.privacy.randomness import Source
 from sordino.privacy.release import Private, Released, _open, disclose
 
 _FINEST = 40  # at most 2^40 steps to the bound: far finer than the noise, far coarser than what the samplers resolve
-_ROOM = 61  # bits for the sum, and as many for sixteen standard deviations of its noise: together they stay below 2^62
+_ROOM = 61  # bits for the sum, and as many for the tail of its noise: together they stay below 2^62
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,11 @@ class FixedPoint:
         """
         whole(units=units)
         positive(multiplier=multiplier)
-        size = bound.size if isinstance(bound, Bound) else bound
-        positive(bound=size)
-        spread = float(np.max(bound.std(1.0))) if isinstance(bound, Bound) else size
-        if isinstance(bound, Bound) and not bound.honest:  # its noise does not shrink with it
-            size = max(size, spread)
-        noise = math.frexp(16 * multiplier * math.sqrt(units) * max(spread / size, 1.0))[1]
+        bound = bound if isinstance(bound, Bound) else Flat(bound)
+        spread = float(np.max(bound.std(1.0)))
+        size = bound.size if bound.honest else max(bound.size, spread)  # other noise does not shrink with the bound
+        far = 64 if bound.norm_kind == "l1" else 16  # in deviations: the tail of Laplace noise is long
+        noise = math.frexp(far * multiplier * math.sqrt(units) * max(spread / size, 1.0))[1]
         steps = min(_FINEST, _ROOM - (units - 1).bit_length(), _ROOM - noise)  # log2 of the steps from 0 to the bound
         if steps < 8:
             raise BadInput(
@@ -221,10 +220,15 @@ def release_query(total: Private, sensitivity: float, std: float, source: Source
 
     `sensitivity` is how much one unit adds to the sum at most, in L2 norm, under add-remove.
     """
+    from sordino.privacy import events
+
     positive(sensitivity=sensitivity, std=std)
-    bound = Flat(sensitivity)
-    grid = FixedPoint.for_bound(bound, 1 << 24, std / sensitivity)
-    return gaussian(Private(Sum(grid.encode(_open(total)), grid), bound=bound), bound, std / sensitivity, source)
+    multiplier = std / sensitivity
+    grid = FixedPoint.for_bound(sensitivity, 1 << 24, multiplier)
+    codes = grid.encode(_open(total))
+    _add_gaussian(codes, grid, Flat(sensitivity), multiplier, 1, source)
+    how = f"Gaussian noise, standard deviation {std:g} for sensitivity {sensitivity:g}"
+    return Released(grid.decode(codes), how), events.gaussian(multiplier)
 
 
 def without_noise(total: Private, reason: str = "no noise is added") -> tuple[Released[np.ndarray], Any]:

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from sordino.privacy.randomness import SecureSource, Source
 
 LEAST = 2.0**-30
 MOST = 2.0**57  # of a standard deviation: sixteen of them are half of what 64 bits hold
-MOST_LAPLACE = 2.0**54  # of a scale: sixty-four of them
+MOST_LAPLACE = 2.0**55  # of a scale: sixty-four of them
 
 _MARGIN = 2.0**-32  # on U. The sums of heights, below 2^7 in at most 3000 terms, are right to 2^-34
 _GUIDE = 14  # bits of U that the table looks at
@@ -48,6 +48,7 @@ _BLOCK = 1 << 14  # draws at a time: the working set stays in the cache
 _UNSURE = np.iinfo(np.int64).min
 
 _Interval = tuple[Fraction, Fraction]
+_Cell = TypeVar("_Cell", int, np.ndarray)
 
 
 def discrete_gaussian(sigma: float, size: int, source: Source) -> np.ndarray:
@@ -68,7 +69,7 @@ def rounded_laplace(scale: float, size: int, source: Source) -> np.ndarray:
     positive(scale=scale)
     whole(0, size=size)
     if not LEAST <= scale <= MOST_LAPLACE:
-        raise BadInput(f"scale must lie between 2^-30 and 2^54, not {scale!r}; scale the sum so that it does.")
+        raise BadInput(f"scale must lie between 2^-30 and 2^55, not {scale!r}; scale the sum so that it does.")
     y = _cells(_TwoSided(2.0 * scale)).draw(size, source)
     y += 1
     y >>= 1
@@ -228,7 +229,7 @@ def _cells(law: _Law) -> _Cells:
     return _Cells(law)
 
 
-def _place(cell: int | np.ndarray) -> int | np.ndarray:
+def _place(cell: _Cell) -> _Cell:
     """The order of cells from the centre outwards: 0, -1, 1, -2, 2, ..."""
     return (cell >> 1) ^ -(cell & 1)
 
