@@ -155,11 +155,11 @@ def test_a_draw_that_64_bits_do_not_decide_gets_more():
 
     class Later:
         def __init__(self, word):
-            self.word = word
+            self.word, self.bit_generator = word, self
 
-        def integers(self, low, high, size, dtype, endpoint):
+        def random_raw(self, size):
             asked.append(size)
-            return np.full(size, self.word, dtype=dtype)
+            return np.full(size, self.word, dtype=np.uint64)
 
     word = math.floor(edge)
     below, above = (cells._find(Fraction(word * 2**64 + more, 2**128) * Fraction(cells.most),

@@ -246,4 +246,4 @@ def _exp(x: Fraction, digits: int) -> _Interval:
 def _words(source: Source, size: int) -> np.ndarray:
     if isinstance(source, SecureSource):
         return source.integers64(size)
-    return source.integers(0, (1 << 64) - 1, size=size, dtype=np.uint64, endpoint=True)
+    return source.bit_generator.random_raw(size)  # the generator's own words, the same in every version of numpy
