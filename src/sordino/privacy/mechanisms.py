@@ -33,7 +33,10 @@ from sordino.privacy.bounds import Bound, Flat
 from sordino.privacy.randomness import Source
 from sordino.privacy.release import Private, Released, _open, disclose
 
-_FINEST = 40  # at most 2^40 steps to the bound: far finer than the noise, far coarser than what the samplers resolve
+# At most 2^40 steps to the bound, and no fewer than 2^37 for a million units and a multiplier of 1000. Where units are summed
+# before they are truncated (a chunk of records), neighbours may be one step further apart in each coordinate: sqrt(d) steps
+# a chunk, far less than the 2^-14 by which such gradients are clipped short.
+_FINEST = 40
 _ROOM = 61  # bits for the sum, and as many for the tail of its noise: together they stay below 2^62
 
 

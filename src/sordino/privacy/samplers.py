@@ -43,7 +43,7 @@ MOST_LAPLACE = 2.0**55  # of a scale: sixty-four of them
 
 _MARGIN = 2.0**-32  # on U. The sums of heights, below 2^7 in at most 3000 terms, are right to 2^-34
 _GUIDE = 14  # bits of U that the table looks at
-_LONG = 4096  # draws that are worth a table
+_LONG = 4096  # draws of one law that are worth a table
 _BLOCK = 1 << 14  # draws at a time: the working set stays in the cache
 _UNSURE = np.iinfo(np.int64).min
 
@@ -130,10 +130,12 @@ class _Cells:
         self.starts = np.concatenate([[0.0], np.cumsum(np.repeat(height[:-1], 2)), [math.inf]])
         self.core = np.repeat(height[1:], 2)  # the smallest value of f in a cell, or less
         self._heights: dict[tuple[int, int], _Interval] = {}
+        self._drawn = 0
 
     def draw(self, size: int, source: Source) -> np.ndarray:
         out = np.empty(size, dtype=np.int64)
-        guide = self._guide if size >= _LONG else None
+        self._drawn += size
+        guide = self._guide if self._drawn >= _LONG else None  # it changes the time, and nothing else
         missing = [start + self._fill(out[start : start + _BLOCK], guide, source) for start in range(0, size, _BLOCK)]
         again = np.concatenate(missing) if missing else np.empty(0, np.intp)
         while again.size:
