@@ -1,4 +1,4 @@
-"""How fast noise is drawn: the secure source against numpy, the exact integer samplers against OpenDP.
+"""How fast noise is drawn: the secure source against numpy, exact integers against noise in doubles and OpenDP.
 
     python benchmarks/noise.py [--json]
 
@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from sordino.privacy import samplers
+from sordino.privacy import grid_noise, samplers
+from sordino.privacy.mechanisms import FixedPoint
 from sordino.privacy.randomness import SecureSource, stream
 
 DRAWS = 100_000
@@ -60,14 +61,14 @@ def discrete() -> list[dict[str, Any]]:
     """Seconds for 100,000 integers from the secure source."""
     source = SecureSource()
     rows = []
-    for sigma in (1.0, 100.0, 1e4, 1e6):
+    for sigma in (1.0, 100.0, 1e4, 1e6, 2.0**40):
         ours = seconds(lambda sigma=sigma: samplers.discrete_gaussian(sigma, DRAWS, source))
         theirs = opendp(sigma)
         rows.append(
             {
                 "sigma": sigma,
                 "discrete_gaussian": ours,
-                "skellam": seconds(lambda sigma=sigma: samplers.skellam(sigma**2, DRAWS, source)),
+                "rounded_laplace": seconds(lambda sigma=sigma: samplers.rounded_laplace(sigma, DRAWS, source)),
                 "opendp": theirs,
                 "ratio": None if theirs is None else theirs / ours,
             }
@@ -75,11 +76,25 @@ def discrete() -> list[dict[str, Any]]:
     return rows
 
 
+def on_the_grid() -> list[dict[str, Any]]:
+    """Nanoseconds a coordinate of noise on a sum of 2^40 steps to the bound: doubles rounded to the grid, exact integers."""
+    grid, std = FixedPoint(2.0**40), 1.3
+    rows = []
+    for length in (10**4, 10**5, 10**6):
+        codes, row = np.zeros(length, np.int64), {"length": length}
+        for name, source in (("stream", stream(0, 0, 0, "benchmark")), ("secure", SecureSource())):
+            doubles = seconds(lambda: codes + grid.round(std * source.standard_normal(length)))  # noqa: B023
+            exact = seconds(lambda: codes + grid_noise.gaussian(std * grid.scale, length, source))  # noqa: B023
+            row[f"{name}_doubles"], row[f"{name}_exact"] = doubles / length * 1e9, exact / length * 1e9
+        rows.append(row)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
-    result = {"continuous": continuous(), "discrete": discrete()}
+    result = {"continuous": continuous(), "discrete": discrete(), "on_the_grid": on_the_grid()}
     if args.json:
         print(json.dumps(result))
         return
@@ -89,10 +104,17 @@ def main() -> None:
         times = "".join(f"{row[name]:8.1f}" for name in ("numpy", "stream", "secure"))
         print(f"{row['draw']:16}{times}   {row['secure_speed']:.2f}")
     print(f"\nSeconds for {DRAWS:,} integers, secure source")
-    print(f"{'sigma':>10}{'discrete Gaussian':>20}{'Skellam':>10}{'OpenDP':>10}   times faster")
+    print(f"{'sigma':>10}{'discrete Gaussian':>20}{'Laplace':>10}{'OpenDP':>10}   times faster")
     for row in result["discrete"]:
         theirs = f"{'-':>10}   -" if row["opendp"] is None else f"{row['opendp']:10.3f}   {row['ratio']:.0f}"
-        print(f"{row['sigma']:10g}{row['discrete_gaussian']:20.4f}{row['skellam']:10.4f}{theirs}")
+        print(f"{row['sigma']:10g}{row['discrete_gaussian']:20.4f}{row['rounded_laplace']:10.4f}{theirs}")
+    print("\nNanoseconds a coordinate on the grid")
+    print(f"{'length':>10}{'stream, doubles':>17}{'exact':>8}{'secure, doubles':>17}{'exact':>8}")
+    for row in result["on_the_grid"]:
+        stream_times, secure_times = (
+            f"{row[f'{name}_doubles']:17.1f}{row[f'{name}_exact']:8.1f}" for name in ("stream", "secure")
+        )
+        print(f"{row['length']:10}{stream_times}{secure_times}")
 
 
 if __name__ == "__main__":

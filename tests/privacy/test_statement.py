@@ -176,7 +176,7 @@ def test_assumptions_follow_the_setting(unit, relation, observer, sampling):
 
 def test_assumptions_of_how_it_ran():
     common = ("client", "zero-out", "server", "none", "local")
-    said = assumptions(*common, simulated=True, secure=False, discrete=True, sizes_public=False, test_public=False)
+    said = assumptions(*common, simulated=True, secure=False, sizes_public=False, test_public=False)
     flat = " ".join(said)
     assert "seeded generator" in flat and "view was simulated" in flat
     assert "floating point" not in flat and "records that each" not in flat and "accuracy" not in flat

@@ -11,6 +11,8 @@ from torch.nn import functional
 
 from sordino import EngineOptions, Federation, Plan, train
 from sordino.federation.sampling import public_cohort as draw
+from sordino.privacy import grid_noise
+from sordino.privacy.mechanisms import FixedPoint
 from sordino.privacy.randomness import stream
 
 HERE = EngineOptions(engine="in-process")
@@ -41,8 +43,9 @@ def obvious_dp_fedavg(model, federation, p):
                 optimizer.step()
             update = torch.cat([q.detach().reshape(-1) for q in local.parameters()]).double() - before
             total += update * min(1.0, p.bound / update.norm().item())
-        noise = stream(p.seed, t, -1, "noise").standard_normal(len(total))
-        moved = (total + torch.from_numpy(noise) * p.multiplier * p.bound) / p.cohort_size
+        grid = FixedPoint.for_bound(p.bound, p.clients)
+        steps = grid_noise.gaussian(p.multiplier * p.bound * grid.scale, len(total), stream(p.seed, t, -1, "noise"))
+        moved = (total + torch.from_numpy(grid.decode(steps))) / p.cohort_size
         torch.nn.utils.vector_to_parameters((before + moved).float(), model.parameters())
     return model
 

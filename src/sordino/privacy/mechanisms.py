@@ -5,9 +5,9 @@ and returns the event that describes what was released. A sum that was clipped u
 
 Sums are integers. A clipped contribution is truncated towards zero onto a grid of power-of-two spacing (its norm can
 only shrink) and integers are added, so that order and grouping change no bit and secure aggregation can carry the same
-numbers. Noise on such a sum is rounded to the grid before it is added. Since the sum lies on the grid, rounding before
-the addition is the same as rounding after it: post-processing of the exact Gaussian mechanism. It also leaves no trace
-of the sum in the low bits of the output, the weakness of floating-point noise on floating-point sums (Mironov 2012).
+numbers. Noise is drawn as integers too, by exact samplers: the low bits of what is released tell nothing about the sum,
+unlike those of noise in floating point (Mironov 2012). What the integers cost is in `grid_noise`. Answers to queries go
+the same way: they are sums on a grid of their own, clipped to the norm that the query declares (`answer`).
 
 Where the noise is drawn (C = bound, z = multiplier, h = least number of survivors, m = contributions):
 
@@ -28,12 +28,16 @@ from typing import Any
 import numpy as np
 
 from sordino.errors import BadInput, NotPrivate, positive, whole
-from sordino.privacy.bounds import Bound
+from sordino.privacy import grid_noise
+from sordino.privacy.bounds import Bound, Flat
 from sordino.privacy.randomness import Source
 from sordino.privacy.release import Private, Released, _open, disclose
 
-_FINEST = 40  # at most 2^40 steps to the bound: far finer than the noise, far coarser than what the samplers resolve
-_ROOM = 61  # bits for the sum; two more are left for noise and sign
+# At most 2^40 steps to the bound, and no fewer than 2^37 for a million units and a multiplier of 1000. Where units are summed
+# before they are truncated (a chunk of records), neighbours may be one step further apart in each coordinate: sqrt(d) steps
+# a chunk, far less than the 2^-14 by which such gradients are clipped short.
+_FINEST = 40
+_ROOM = 61  # bits for the sum, and as many for the tail of its noise: together they stay below 2^62
 
 
 @dataclass(frozen=True)
@@ -48,16 +52,23 @@ class FixedPoint:
             raise BadInput(f"scale must be a power of two, not {self.scale!r}.")
 
     @classmethod
-    def for_bound(cls, bound: Bound | float, units: int) -> FixedPoint:
-        """The finest useful grid on which `units` contributions within `bound` cannot overflow 64 bits."""
+    def for_bound(cls, bound: Bound | float, units: int, multiplier: float = 1000.0) -> FixedPoint:
+        """The finest useful grid on which `units` contributions within `bound`, and their noise, cannot overflow 64 bits.
+
+        There is room for noise of up to this multiplier on each of the contributions. A larger one makes a coarser grid.
+        """
         whole(units=units)
-        size = bound.size if isinstance(bound, Bound) else bound
-        if isinstance(bound, Bound) and not bound.honest:  # its noise does not shrink with it
-            size = max(size, float(np.max(bound.std(1.0))))
-        positive(bound=size)
-        steps = min(_FINEST, _ROOM - math.ceil(math.log2(units)))  # log2 of the steps from 0 to the bound
+        positive(multiplier=multiplier)
+        bound = bound if isinstance(bound, Bound) else Flat(bound)
+        spread = float(np.max(bound.std(1.0)))
+        size = bound.size if bound.honest else max(bound.size, spread)  # other noise does not shrink with the bound
+        far = 64 if bound.norm_kind == "l1" else 16  # in deviations: the tail of Laplace noise is long
+        noise = math.frexp(far * multiplier * math.sqrt(units) * max(spread / size, 1.0))[1]
+        steps = min(_FINEST, _ROOM - (units - 1).bit_length(), _ROOM - noise)  # log2 of the steps from 0 to the bound
         if steps < 8:
-            raise BadInput(f"{units} units are too many for one 64-bit sum; sum them in parts.")
+            raise BadInput(
+                f"{units} units with a multiplier of {multiplier:g} are too many for one 64-bit sum; sum them in parts."
+            )
         return cls(math.ldexp(1.0, min(max(steps - math.frexp(size)[1], -1000), 1000)))
 
     def encode(self, v: np.ndarray) -> np.ndarray:
@@ -65,7 +76,7 @@ class FixedPoint:
         return self._codes(np.asarray(v, dtype=np.float64) * self.scale)
 
     def round(self, v: np.ndarray) -> np.ndarray:
-        """Rounded to the nearest point of the grid: for noise, which has no norm to keep."""
+        """Rounded to the nearest point of the grid: for what has been released and has no norm to keep."""
         scaled = np.asarray(v, dtype=np.float64) * self.scale
         return self._codes(np.rint(scaled, out=scaled))
 
@@ -114,19 +125,36 @@ def add(parts: Iterable[Private[Sum]], start: Private[Sum]) -> Private[Sum]:
     return Private(Sum(codes, total.grid, noise), bound=start.bound)
 
 
-def gaussian(total: Private, bound: Bound, multiplier: float, source: Source) -> tuple[Released[np.ndarray], Any]:
+def answer(vector: np.ndarray, norm: float, grid: FixedPoint) -> np.ndarray:
+    """The answer of one unit (a vector), or the sum of the answers of several (one row each), as codes on the grid.
+
+    Each unit's answer is clipped to the L2 norm that the query declares. So a query that declares too little loses
+    accuracy, and not privacy. The codes make a Sum that is stamped with Flat(norm).
+    """
+    rows = np.asarray(vector, dtype=np.float64)
+    if rows.ndim not in (1, 2):
+        raise BadInput(f"Answers are a vector, or one row for each unit, not of shape {rows.shape}.")
+    rows = rows.reshape(-1, rows.shape[-1])
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    fit = np.isfinite(largest) & (largest > 0)  # an answer that is not finite counts for nothing
+    rows, largest = rows[fit], largest[fit]
+    with np.errstate(over="ignore"):
+        norms = largest * np.sqrt(np.square(rows / largest[:, None]).sum(axis=1))  # no square leaves the doubles
+    return grid.encode(rows * Flat(norm).factors(norms)[:, None]).sum(axis=0)
+
+
+def gaussian(total: Private[Sum], bound: Bound, multiplier: float, source: Source) -> tuple[Released[np.ndarray], Any]:
     """Noise of standard deviation multiplier x bound on each coordinate of the sum; event gaussian(multiplier)."""
     from sordino.privacy import events
 
-    _noisy(multiplier)
-    _of_kind(bound, "l2", "Gaussian noise protects an L2 bound; for an L1 bound use laplace.")
     value = _stamped(total, bound)
-    noise = _spread(bound, multiplier, _length(value)) * source.standard_normal(_length(value))
+    codes = value.codes.copy()
+    _add_gaussian(codes, value.grid, bound, multiplier, 1, source)
     how = f"Gaussian noise, multiplier {multiplier:g}, bound {bound.size:g}"
-    return Released(_add_noise(value, noise), how), _charged(bound, events.gaussian(multiplier))
+    return Released(value.grid.decode(codes), how), _charged(bound, events.gaussian(multiplier))
 
 
-def laplace(total: Private, bound: Bound, multiplier: float, source: Source) -> tuple[Released[np.ndarray], Any]:
+def laplace(total: Private[Sum], bound: Bound, multiplier: float, source: Source) -> tuple[Released[np.ndarray], Any]:
     """Laplace noise of scale multiplier x bound on each coordinate of an L1-clipped sum; event laplace(multiplier)."""
     from sordino.privacy import events
 
@@ -135,28 +163,22 @@ def laplace(total: Private, bound: Bound, multiplier: float, source: Source) -> 
         bound, "l1", "Laplace noise needs an L1 bound: in d coordinates an L2 bound C allows an L1 norm of sqrt(d) C."
     )
     value = _stamped(total, bound)
-    noise = multiplier * bound.size * source.laplace(size=_length(value))
+    noise = grid_noise.laplace(multiplier * bound.size * value.grid.scale, value.codes.size, source)
     how = f"Laplace noise, scale {multiplier:g} times the L1 bound {bound.size:g}"
-    return Released(_add_noise(value, noise), how), _charged(bound, events.laplace(multiplier))
-
-
-def noise_share(bound: Bound, multiplier: float, survivors: int, source: Source, length: int) -> np.ndarray:
-    """One client's part of the noise: std multiplier x bound / sqrt(survivors); `survivors` parts make the whole.
-
-    `survivors` is the least number of honest clients that the protocol lets a sum be opened with; more only add noise.
-    With survivors = 1 it is the full noise of a client that trusts nobody.
-    """
-    _noisy(multiplier)
-    whole(survivors=survivors)
-    _of_kind(bound, "l2", "Noise in shares is Gaussian and needs an L2 bound.")
-    return _spread(bound, multiplier, length) * source.standard_normal(length) / math.sqrt(survivors)
+    return Released(value.grid.decode(value.codes + noise), how), _charged(bound, events.laplace(multiplier))
 
 
 def add_share(
     codes: np.ndarray, grid: FixedPoint, bound: Bound, multiplier: float, survivors: int, source: Source
 ) -> float:
-    """Add one client's share of the noise to `codes`, in place; the evidence: its variance in squared bounds."""
-    codes += grid.round(noise_share(bound, multiplier, survivors, source, codes.size))
+    """Add one client's share of the noise to its codes, in place; the share's variance in squared bounds, as evidence.
+
+    `survivors` is the least number of honest clients that the protocol lets a sum be opened with; more only add noise.
+    With survivors = 1 it is the full noise of a client that trusts nobody.
+    """
+    if codes.dtype != np.int64 or codes.ndim != 1:
+        raise BadInput(f"Noise is added to a flat vector of int64, not {codes.dtype} of shape {codes.shape}.")
+    _add_gaussian(codes, grid, bound, multiplier, survivors, source)
     return multiplier**2 / survivors
 
 
@@ -178,20 +200,6 @@ def open_noised(total: Private[Sum], bound: Bound, multiplier: float) -> tuple[R
     return Released(value.decode(), how), _charged(bound, events.gaussian(multiplier))
 
 
-def release_query(total: Private, sensitivity: float, std: float, source: Source) -> tuple[Released[np.ndarray], Any]:
-    """A small answer (counts, histograms, sums of bounded values) with Gaussian noise; event gaussian(std/sensitivity).
-
-    `sensitivity` is how much one unit adds to the sum at most, in L2 norm, under add-remove.
-    """
-    from sordino.privacy import events
-
-    positive(sensitivity=sensitivity, std=std)
-    value = _open(total)
-    how = f"Gaussian noise, standard deviation {std:g} for sensitivity {sensitivity:g}"
-    noisy = _add_noise(value, std * source.standard_normal(_length(value)))
-    return Released(noisy, how), events.gaussian(std / sensitivity)
-
-
 def without_noise(total: Private, reason: str = "no noise is added") -> tuple[Released[np.ndarray], Any]:
     """The sum as it is, through the other door: epsilon becomes infinite and the statement prints the reason."""
     return disclose(total.map(lambda value: value.decode() if isinstance(value, Sum) else value), reason)
@@ -204,15 +212,20 @@ def _charged(bound: Bound, event: Any) -> Any:
     return event if bound.honest else events.nonprivate("the noise does not match the clipping")
 
 
-def _add_noise(value: Any, noise: np.ndarray) -> np.ndarray:
-    if isinstance(value, Sum):
-        return value.grid.decode(value.codes + value.grid.round(noise))
-    return value + noise
+def _add_gaussian(
+    codes: np.ndarray, grid: FixedPoint, bound: Bound, multiplier: float, survivors: int, source: Source
+) -> None:
+    _noisy(multiplier)
+    _of_kind(bound, "l2", "Gaussian noise protects an L2 bound; for an L1 bound use laplace.")
+    spread = _spread(bound, multiplier, codes.size) * grid.scale  # exact: the scale is a power of two
+    codes += grid_noise.gaussian(spread, codes.size, source, survivors)
 
 
-def _stamped(total: Private, bound: Any) -> Any:
-    """The value, if it was clipped under this bound; only the bound that clips may size the noise."""
+def _stamped(total: Private[Sum], bound: Bound) -> Sum:
+    """The sum, if it was clipped under this bound; only the bound that clips may size the noise."""
     value = _open(total)
+    if not isinstance(value, Sum):
+        raise BadInput(f"A mechanism needs a Sum, integers on a grid, not {type(value).__name__}.")
     stamp = total.bound
     if stamp is None:
         raise NotPrivate("This sum carries no bound: clip each contribution and stamp it, Private(total, bound=bound).")
@@ -222,17 +235,6 @@ def _stamped(total: Private, bound: Any) -> Any:
             "use the bound that clipped it."
         )
     return value
-
-
-def _length(value: Any) -> int:
-    vector = value.codes if isinstance(value, Sum) else value
-    if not isinstance(vector, np.ndarray) or vector.ndim != 1 or vector.dtype not in (np.int64, np.float64):
-        raise BadInput("A mechanism needs a Sum or a flat float64 vector.")
-    if vector is value and vector.dtype != np.float64:
-        raise BadInput("An integer sum needs its grid; wrap it as Sum(codes, grid).")
-    if vector.dtype == np.float64 and not np.isfinite(vector).all():
-        raise BadInput("A sum that is not finite cannot be released; clip each contribution first.")
-    return vector.size
 
 
 def _spread(bound: Bound, multiplier: float, length: int) -> float | np.ndarray:

@@ -88,7 +88,7 @@ setattr(Private, "__array_struct__", property(_refusal("turned into an array")))
 
 
 def _open(private: Private[T]) -> T:
-    """What is inside. For the two doors only: `mechanisms` (with `discrete`) and `disclose`."""
+    """What is inside. For the two doors only: `mechanisms` and `disclose`."""
     if not isinstance(private, Private):
         raise NotPrivate(f"Only a Private value goes through a mechanism, not {type(private).__name__}: wrap it first.")
     return object.__getattribute__(private, "_raw")

@@ -1,181 +1,242 @@
-"""Exact samplers of integers, in vectors: discrete Laplace, discrete Gaussian, Poisson and Skellam.
+"""Exact samplers of integers, in vectors: the discrete Gaussian and the rounded Laplace, of any size that fits 64 bits.
 
-All of them are rejection samplers (for the discrete Gaussian: Canonne, Kamath, Steinke 2020, algorithm 3). They compare
-a uniform real number with a probability, and a uniform needs only as many bits as it takes to decide. Here the first 64
-bits are compared in double precision for a whole vector at once. Where the two are closer than a margin that no
-rounding error reaches, the draw is settled by itself, with as many more bits and as many decimal digits as it takes.
-What comes out has exactly the stated law, so nothing is to be charged to delta: the error is zero, given that the
-source's bits are random and that numpy's log, log1p and exp are right to four units in the last place.
+Both are rejection samplers with one uniform real number U and one uniform integer j (the idea is Karney's, 2016). The
+integers are cut into cells of w = 2^e; cell c holds c w, ..., c w + w - 1. With f the unnormalised law, and the cells
+ordered 0, -1, 1, -2, 2, ... from the centre outwards, each with the largest value that f has in it as its height:
+
+    U uniform on [0, M)              M is at least the sum of all heights
+    c: the cell in which U falls     when the heights are put end to end; S is where the cell begins
+    y = c w + j                      j uniform on 0, ..., w - 1: e random bits
+    y is kept if U - S < f(y)        else another U and another j
+
+What is kept has exactly the law f. A uniform needs only as many bits as it takes to decide. Here the first 64 bits are
+compared in double precision for a whole vector at once. Where U is closer to a limit than a margin that no rounding
+error reaches, the draw is settled by itself, with as many decimal digits and, if it must be, as many more bits as it
+takes. So the error is zero, given that the source's bits are random and that numpy's exp is right to a few units in the
+last place. The same bits give the same integers on every machine: nothing that rounding can change decides anything.
+
+Most draws never see f: between the largest and the smallest value of f in a cell lies one part in forty of the whole, and
+a table of the first 14 bits of U says at once which cells those bits leave no doubt about.
 
 The number of attempts depends on the draw, as in any rejection sampler; the time taken is not constant.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from sordino.errors import BadInput, positive, whole
 from sordino.privacy.randomness import SecureSource, Source
 
-MOST = 2.0**30  # the largest standard deviation; beyond it too many draws would fall within the margin
+LEAST = 2.0**-30
+MOST = 2.0**57  # of a standard deviation: sixteen of them are half of what 64 bits hold
+MOST_LAPLACE = 2.0**55  # of a scale: sixty-four of them
 
-_MARGIN = 2.0**-43  # on probabilities; the errors below stay under half of it
-_SHORT = 1 << 44  # from here on, the bits of a word not yet drawn move its logarithm by at most 2^-44 ...
-_LOG_MARGIN = 2.0**-42  # ... and rounding by less than that
-_Law = Callable[[int], tuple[Fraction, Fraction]]  # decimal digits -> an interval around a probability
-_Accept = Callable[[np.ndarray], np.ndarray]
-_Exact = Callable[[int], _Law]
+_MARGIN = 2.0**-32  # on U. The sums of heights, below 2^7 in at most 3000 terms, are right to 2^-34
+_GUIDE = 14  # bits of U that the table looks at
+_LONG = 4096  # draws of one law that are worth a table
+_BLOCK = 1 << 14  # draws at a time: the working set stays in the cache
+_UNSURE = np.iinfo(np.int64).min
+
+_Interval = tuple[Fraction, Fraction]
+_Cell = TypeVar("_Cell", int, np.ndarray)
 
 
 def discrete_gaussian(sigma: float, size: int, source: Source) -> np.ndarray:
     """`size` integers, each k with probability proportional to exp(-k^2/(2 sigma^2))."""
     positive(sigma=sigma)
     whole(0, size=size)
-    if not 2.0**-30 <= sigma <= MOST:
-        raise BadInput(f"sigma must lie between 2^-30 and 2^30, not {sigma!r}; scale the sum so that it does.")
-    square, t = Fraction(sigma) ** 2, math.floor(sigma) + 1
-    centre, double = float(square / t), float(2 * square)
-
-    def accept(k: np.ndarray) -> np.ndarray:
-        # Errors: centre and difference 2^-52 sigma, hence 2^-49 on the probability, whatever k is.
-        return np.exp(-np.square(np.abs(k) - centre) / double)
-
-    def law(k: int) -> _Law:
-        return lambda digits: _exp(-((abs(k) - square / t) ** 2) / (2 * square), digits)
-
-    return _reject(t, size, source, accept, law, _MARGIN)
+    if not LEAST <= sigma <= MOST:
+        raise BadInput(f"sigma must lie between 2^-30 and 2^57, not {sigma!r}; scale the sum so that it does.")
+    return _cells(_Gaussian(float(sigma))).draw(size, source)
 
 
-def poisson(rate: float, size: int, source: Source) -> np.ndarray:
-    """`size` Poisson variates of mean `rate`, by rejection from a discrete Laplace about the mode."""
-    positive(rate=rate)
+def rounded_laplace(scale: float, size: int, source: Source) -> np.ndarray:
+    """`size` Laplace variates of this scale, each rounded to the nearest integer.
+
+    With g geometric of ratio exp(-1/(2 scale)), the whole part of (g + 1)/2 is an exponential variate rounded. Here y is
+    g, or -1 - g for the other sign, and both come out as the whole part of (y + 1)/2.
+    """
+    positive(scale=scale)
     whole(0, size=size)
-    if not 2.0**-30 <= rate <= 2.0**40:
-        raise BadInput(f"rate must lie between 2^-30 and 2^40, not {rate!r}; scale the sum so that it does.")
-    mode, t = math.floor(rate), math.floor(math.sqrt(rate)) + 1
-    margin = _MARGIN + t * 2.0**-46  # log1p times k - rate, a few deviations, loses that much
-    base = float(_log_poisson(np.array([float(mode)]), rate)[0])
-
-    def gain(k: np.ndarray) -> np.ndarray:
-        """log of target over proposal, 0 at the mode: concave on either side, so its peaks are where it turns."""
-        return _log_poisson(mode + k, rate) - base + np.abs(k) / t
-
-    turns = [math.floor(rate * math.exp(side / t)) - mode for side in (1, -1)]
-    near = np.array([turn + step for turn in turns for step in range(-2, 3)], dtype=np.float64)
-    peak = float(np.max(gain(near[mode + near >= 0]), initial=0.0)) + 2 * margin
-
-    def accept(k: np.ndarray) -> np.ndarray:
-        return np.exp(gain(k) - peak)
-
-    def law(k: int) -> _Law:
-        def interval(digits: int) -> tuple[Fraction, Fraction]:
-            if mode + k < 0:
-                return Fraction(0), Fraction(0)
-            low, high = _exp(Fraction(abs(k), t) - Fraction(peak), digits)
-            near_low, near_high = _poisson_ratio(mode, k, rate, digits)
-            return low * near_low, high * near_high
-
-        return interval
-
-    return mode + _reject(t, size, source, accept, law, margin)
+    if not LEAST <= scale <= MOST_LAPLACE:
+        raise BadInput(f"scale must lie between 2^-30 and 2^55, not {scale!r}; scale the sum so that it does.")
+    y = _cells(_TwoSided(2.0 * scale)).draw(size, source)
+    y += 1
+    y >>= 1
+    return y
 
 
-def skellam(variance: float, size: int, source: Source) -> np.ndarray:
-    """`size` differences of two Poisson variates of mean variance/2; sums of them are Skellam again."""
-    positive(variance=variance)
-    both = poisson(variance / 2, 2 * size, source)
-    return both[:size] - both[size:]
+@dataclass(frozen=True)
+class _Law(ABC):
+    """f on the integers: 1 at the centre, falling on both sides, and f(a + b) <= f(a) f(b) for a, b >= 0."""
+
+    scale: float
+    area: ClassVar[float]  # at least the integral of f over the reals, over the scale
+    reach: ClassVar[float]  # in scales: f is below 2^-64 from here on
+
+    @abstractmethod
+    def chance(self, y: np.ndarray) -> np.ndarray:
+        """f(y) in double precision, right to 2^-45."""
+
+    @abstractmethod
+    def exponent(self, y: int) -> Fraction:
+        """-log f(y)."""
 
 
-def discrete_laplace(t: int, size: int, source: Source) -> np.ndarray:
-    """`size` integers, each k with probability proportional to exp(-|k|/t)."""
-    whole(t=t)
-    whole(0, size=size)
-    if t > MOST:
-        raise BadInput(f"t must be at most 2^30, not {t!r}.")
-    certain = Fraction(1), Fraction(1)
-    return _reject(t, size, source, lambda k: np.full(k.shape, 2.0), lambda k: lambda digits: certain, _MARGIN)
+class _Gaussian(_Law):
+    area, reach = 2.50662828, 9.5
+
+    def chance(self, y: np.ndarray) -> np.ndarray:
+        return np.exp(-0.5 * np.square(y / self.scale))
+
+    def exponent(self, y: int) -> Fraction:
+        return (y / Fraction(self.scale)) ** 2 / 2
 
 
-def _reject(t: int, size: int, source: Source, accept: _Accept, law: _Exact, margin: float) -> np.ndarray:
-    """Discrete Laplace proposals of scale t, each kept with probability `accept`, of which `law` is the exact form."""
-    kept: list[np.ndarray] = []
-    missing = size
-    while missing > 0:
-        n = missing + missing // 2 + 16
-        length = _geometric(t, n, source)
-        word = _words(source, n)
-        sign = (word & np.uint64(1)).astype(bool)  # the last bit is the sign, the other 63 decide
-        uniform = (word >> np.uint64(1)).astype(np.float64) * 2.0**-63
-        k = np.where(sign, -length, length)
-        chance = accept(k)
-        keep = uniform < chance
-        for i in np.flatnonzero(np.abs(uniform - chance) <= margin):
-            keep[i] = _Uniform(int(word[i]) >> 1, 63, source).below(law(int(k[i])))
-        keep &= ~(sign & (length == 0))  # there is one zero only
-        kept.append(k[keep][:missing].astype(np.int64))
-        missing -= kept[-1].size
-    return np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
+class _TwoSided(_Law):
+    """exp(-g/scale) for y = g and for y = -1 - g, g = 0, 1, 2, ..."""
+
+    area, reach = 2.0, 45.0
+
+    def chance(self, y: np.ndarray) -> np.ndarray:
+        return np.exp(-((y ^ (y >> 63)) / self.scale))
+
+    def exponent(self, y: int) -> Fraction:
+        return (y if y >= 0 else -1 - y) / Fraction(self.scale)
 
 
-def _geometric(t: int, size: int, source: Source) -> np.ndarray:
-    """g with probability proportional to exp(-g/t): the whole part of -t log(u). As float64, which holds it exactly."""
-    word = _words(source, size)
-    with np.errstate(divide="ignore"):
-        x = -t * np.log(word.astype(np.float64) * 2.0**-64)
-    g = np.floor(x)
-    margin = t * _LOG_MARGIN
-    with np.errstate(invalid="ignore"):
-        unclear = (word < np.uint64(_SHORT)) | (x - g < margin) | (x - g > 1 - margin)
-    for i in np.flatnonzero(unclear):
-        g[i] = _geometric_one(t, _Uniform(int(word[i]), 64, source))
-    return g
+class _Cells:
+    """One law cut into cells, 16 to 32 of them to a scale (of single integers where the scale is below 16)."""
 
+    def __init__(self, law: _Law) -> None:
+        self.law = law
+        self.bits = max(0, math.frexp(law.scale)[1] - 5)
+        to_a_scale = math.ldexp(law.scale, -self.bits)
+        # Heights 1, 1, h1, h1, h2, ... add up to at most 2 + integral. With 16 cells to a scale it is 1 + integral, up to
+        # exp(-5000) for the Gaussian and 1/(6 x 16) for the other. No library function: the same on every machine.
+        self.most = (1.02 if to_a_scale >= 16 else 2.0) + law.area * to_a_scale
+        rings = np.arange(math.ceil(law.reach * to_a_scale) + 2, dtype=np.int64)
+        height = law.chance(rings << self.bits)
+        self.starts = np.concatenate([[0.0], np.cumsum(np.repeat(height[:-1], 2)), [math.inf]])
+        self.core = np.repeat(height[1:], 2)  # the smallest value of f in a cell, or less
+        self._heights: dict[tuple[int, int], _Interval] = {}
+        self._drawn = 0
 
-def _geometric_one(t: int, u: _Uniform) -> int:
-    while u.word < _SHORT:
-        u.extend()
-    g = max(0, math.floor(-t * (math.log(u.word) - u.bits * math.log(2.0))))
+    def draw(self, size: int, source: Source) -> np.ndarray:
+        out = np.empty(size, dtype=np.int64)
+        self._drawn += size
+        guide = self._guide if self._drawn >= _LONG else None  # it changes the time, and nothing else
+        missing = [start + self._fill(out[start : start + _BLOCK], guide, source) for start in range(0, size, _BLOCK)]
+        again = np.concatenate(missing) if missing else np.empty(0, np.intp)
+        while again.size:
+            out[again], keep = self._decide(*self._words(again.size, source), source)
+            again = again[~keep]
+        return out
 
-    def reaches(g: int) -> bool:
-        return g == 0 or u.below(lambda digits: _exp(Fraction(-g, t), digits))
+    def _fill(self, out: np.ndarray, guide: np.ndarray | None, source: Source) -> np.ndarray:
+        """One draw for each place; the places are returned whose draw was not kept."""
+        u, j = self._words(out.size, source)
+        if guide is None:
+            out[:], keep = self._decide(u, j, source)
+            return np.flatnonzero(~keep)
+        np.take(guide, (u >> np.uint64(64 - _GUIDE)).view(np.int64), out=out, mode="clip")
+        unsure = np.flatnonzero(out == _UNSURE)
+        out += j
+        out[unsure], keep = self._decide(u[unsure], j[unsure], source)
+        return unsure[~keep]
 
-    while not reaches(g):
-        g -= 1
-    while reaches(g + 1):
-        g += 1
-    return g
+    def _words(self, size: int, source: Source) -> tuple[np.ndarray, np.ndarray]:
+        words = _words(source, 2 * size)
+        return words[:size], (words[size:] & np.uint64((1 << self.bits) - 1)).view(np.int64)
 
+    def _decide(self, u: np.ndarray, j: np.ndarray, source: Source) -> tuple[np.ndarray, np.ndarray]:
+        """Each draw's y, and whether it is kept."""
+        at = u.astype(np.float64) * math.ldexp(self.most, -64)
+        cell = np.searchsorted(self.starts, at, side="right") - 1
+        y = (_place(cell) << self.bits) + j
+        start = self.starts[cell]
+        limit = start + self.law.chance(y)
+        keep = (at < limit) & (cell < self.core.size)
+        near = np.minimum(np.abs(at - limit), np.minimum(at - start, self.starts[cell + 1] - at)) <= _MARGIN
+        for k in np.flatnonzero(near):
+            settled = self._settle(int(u[k]), int(j[k]), source)
+            keep[k] = settled is not None
+            y[k] = 0 if settled is None else settled
+        return y, keep
 
-class _Uniform:
-    """A uniform real number of which the first bits are known; more are drawn when they are needed."""
+    @cached_property
+    def _guide(self) -> np.ndarray:
+        """For the first bits of U: the first integer of its cell where y is surely kept, else _UNSURE."""
+        width = math.ldexp(self.most, -_GUIDE)
+        start = self.starts[: self.core.size]
+        first = np.ceil((start + np.where(start > 0, _MARGIN, 0.0)) / width).astype(np.int64)  # nothing lies before 0
+        last = np.maximum(np.floor((start + self.core - _MARGIN) / width).astype(np.int64), first)
+        values = np.stack([np.full(start.size, _UNSURE), _place(np.arange(start.size)) << self.bits], axis=1).ravel()
+        counts = np.diff(np.stack([first, last], axis=1).ravel(), prepend=0)
+        known = np.repeat(values, np.maximum(counts, 0))
+        return np.concatenate([known, np.full((1 << _GUIDE) - known.size, _UNSURE)])
 
-    def __init__(self, word: int, bits: int, source: Source) -> None:
-        self.word, self.bits, self.source = word, bits, source
+    # ---- exact ---------------------------------------------------------------------------------------------------------
 
-    def extend(self) -> None:
-        self.word = self.word << 64 | int(_words(self.source, 1)[0])
-        self.bits += 64
-
-    def below(self, law: _Law) -> bool:
-        """Whether it lies below a probability that `law` can enclose as tightly as is asked for."""
-        digits = 40
+    def _settle(self, word: int, j: int, source: Source) -> int | None:
+        """One draw in exact arithmetic: y, or None where it is not kept."""
+        bits, digits = 64, 40
         while True:
-            low, high = law(digits)
-            if Fraction(self.word + 1, 1 << self.bits) <= low:
-                return True
-            if Fraction(self.word, 1 << self.bits) >= high:
-                return False
-            self.extend()
-            digits += 20
+            low, high = (Fraction(word + more, 1 << bits) * Fraction(self.most) for more in (0, 1))
+            found = self._find(low, high, j, digits)
+            if found is not _OPEN:
+                return found
+            word, bits, digits = word << 64 | int(_words(source, 1)[0]), bits + 64, digits + 20
+
+    def _find(self, low: Fraction, high: Fraction, j: int, digits: int) -> int | None:
+        """y, None where it is not kept, or _OPEN where U, between low and high, is not known well enough."""
+        begin_low = begin_high = Fraction(0)
+        for cell in itertools.count():
+            height_low, height_high = self._height(cell // 2, digits)
+            if low < begin_high + height_high:
+                if high > begin_low + height_low:
+                    return _OPEN
+                y = (_place(cell) << self.bits) + j
+                chance_low, chance_high = _exp(-self.law.exponent(y), digits)
+                if high <= begin_low + chance_low:
+                    return y
+                return None if low >= begin_high + chance_high else _OPEN
+            begin_low, begin_high = begin_low + height_low, begin_high + height_high
+            # f(a + b) <= f(a) f(b), so that all cells that follow have at most this height times the sum of all.
+            if low >= begin_high + height_high * Fraction(self.most):
+                return None
+        raise AssertionError
+
+    def _height(self, ring: int, digits: int) -> _Interval:
+        if (ring, digits) not in self._heights:
+            self._heights[ring, digits] = _exp(-self.law.exponent(ring << self.bits), digits)
+        return self._heights[ring, digits]
 
 
-def _exp(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
+_OPEN = -(1 << 200)  # no draw
+
+
+@lru_cache(maxsize=16)
+def _cells(law: _Law) -> _Cells:
+    return _Cells(law)
+
+
+def _place(cell: _Cell) -> _Cell:
+    """The order of cells from the centre outwards: 0, -1, 1, -2, 2, ..."""
+    return (cell >> 1) ^ -(cell & 1)
+
+
+def _exp(x: Fraction, digits: int) -> _Interval:
     """An interval around exp(x). Decimal's division and exp are correctly rounded; the slack covers both."""
     context = Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)
     quotient = context.divide(Decimal(x.numerator), Decimal(x.denominator))
@@ -184,38 +245,7 @@ def _exp(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
     return value - slack, value + slack
 
 
-def _poisson_ratio(mode: int, k: int, rate: float, digits: int) -> tuple[Fraction, Fraction]:
-    """An interval around P(mode + k)/P(mode): a product of |k| factors, each with two roundings."""
-    context = Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)
-    mean, value = Decimal(rate), Decimal(1)
-    for i in range(mode + 1, mode + k + 1):
-        value = context.multiply(value, context.divide(mean, Decimal(i)))
-    for i in range(mode + k + 1, mode + 1):
-        value = context.multiply(value, context.divide(Decimal(i), mean))
-    ratio = Fraction(value)
-    slack = ratio * Fraction(4 * abs(k), 10**digits) * 10
-    return ratio - slack, ratio + slack
-
-
-def _log_poisson(k: np.ndarray, rate: float) -> np.ndarray:
-    """log of the Poisson probability of k, in Loader's form (2000): no large terms that cancel. -inf below 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        x = (k - rate) / rate
-        deviance = rate * (np.where(k > 0, (1 + x) * np.log1p(x), 0.0) - x)
-        inverse = 1 / k
-        square = inverse * inverse
-        series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188))))
-        stirling = np.log(2 * math.pi * k) / 2 + series
-    small = (k >= 0) & (k < _STIRLING.size)
-    stirling[small] = _STIRLING[k[small].astype(np.intp)]
-    return np.where(k >= 0, -deviance - stirling, -np.inf)
-
-
-# log k! - (k log k - k) for small k, where the series is not yet sharp.
-_STIRLING = np.array([math.log(math.factorial(k)) - (k * math.log(k) - k if k else 0) for k in range(16)])
-
-
 def _words(source: Source, size: int) -> np.ndarray:
     if isinstance(source, SecureSource):
         return source.integers64(size)
-    return source.integers(0, (1 << 64) - 1, size=size, dtype=np.uint64, endpoint=True)
+    return source.bit_generator.random_raw(size)  # the generator's own words, the same in every version of numpy

@@ -224,7 +224,6 @@ def assumptions(
     noise: Noise,
     simulated: bool,
     secure: bool,
-    discrete: bool = False,
     survivors: int | None = None,
     sizes_public: bool = True,
     test_public: bool = True,
@@ -233,7 +232,7 @@ def assumptions(
 ) -> tuple[str, ...]:
     """What the proof takes for granted, as sentences.
 
-    `discrete`: the noise is drawn on integers. `survivors`: the fewest honest clients whose shares reach the sum.
+    `survivors`: the fewest honest clients whose shares reach the sum.
     `sizes_public`: how much each client holds enters rates or weights. `test_public`: accuracy is measured and shown.
     `population`: how many units there are; a `delta` of one in that many would let one of them be shown outright.
     """
@@ -262,21 +261,15 @@ def assumptions(
     if noise is Noise.CENTRAL:
         said.append("The server is trusted with the clipped contributions, adds the noise, and releases nothing else.")
     elif noise is Noise.SHARES:
-        min_cohort = f"at least {survivors} clients" if survivors else "all clients of a cohort"
+        least = f"at least {survivors} clients" if survivors else "all clients of a cohort"
         said.append("Secure aggregation keeps its promise: the server sees sums only.")
-        said.append(
-            f"In each round {min_cohort} add their share of the noise, collude with no one, and do not drop out."
-        )
+        said.append(f"In each round {least} add their share of the noise, collude with no one, and do not drop out.")
     else:
         unmasked = "; nothing is assumed of secure aggregation" if observer is Observer.SECAGG_SERVER else ""
         said.append(f"Each client adds its own noise before anything leaves it{unmasked}.")
     said.append("Every client runs the stated software: it clips as the plan says and releases no raw value.")
     if not secure:
         said.append("Noise and draws come from a seeded generator: they hide nothing from a person who knows the seed.")
-    if not discrete:
-        said.append(
-            "The proof treats noise in floating point as real numbers; attacks on the last digits are not covered."
-        )
     said.append("The first model and every setting were chosen without the protected data; earlier trials add up.")
     if test_public:
         said.append("The data that accuracy is measured on is public, or its figures are not released.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from sordino.privacy.statement import Statement, assumptions
-from sordino.privacy.vocabulary import Noise, Unit
+from sordino.privacy.vocabulary import Unit
 from sordino.schemes.round import TrainState
 from sordino.schemes.terms import Terms
 
@@ -74,7 +74,6 @@ def _assumptions(terms: Terms, simulated: bool) -> tuple[str, ...]:
         sampling=scheme.proof_sampling(terms.public)[0],
         noise=scheme.noise,
         simulated=simulated,
-        discrete=not simulated and plan.secure and scheme.noise == Noise.SHARES,
         secure=plan.secure,
         survivors=terms.survivors,
         delta=plan.delta,

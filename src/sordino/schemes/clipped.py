@@ -45,13 +45,15 @@ def request_for(terms: Terms, t: int, phase: str, bound: Bound, query: Query | N
     units, by_clients = scheme.capacity(terms.public), scheme.noise != Noise.CENTRAL
     noisy = query is not None and not is_raw(query)
     rest = 1 - (taken + share_of(query))
+    # The largest multiplier that any part of the round can have: all of it must fit the grid.
+    room = max(1000.0, z / math.sqrt(min([rest, *([share_of(query)] if noisy else [])])))
     return Request(
         round=t,
         phase=phase,
-        grid=FixedPoint.for_bound(bound, units),
+        grid=FixedPoint.for_bound(bound, units, room),
         bound=bound,
         query=query,
-        query_grid=FixedPoint.for_bound(Flat(query.norm), units) if query is not None and noisy else None,
+        query_grid=FixedPoint.for_bound(Flat(query.norm), units, room) if query is not None and noisy else None,
         multiplier=z / math.sqrt(rest) if by_clients and phase == CONTRIBUTE else None,
         query_multiplier=z / math.sqrt(share_of(query)) if by_clients and noisy else None,
         survivors=scheme.survivors,

@@ -255,7 +255,7 @@ class _Door:
     released: list[events.Event] = field(default_factory=list)
 
     def sum(self, total: np.ndarray, bound: Bound, z: float) -> np.ndarray:
-        grid = mechanisms.FixedPoint.for_bound(bound, self.capacity)
+        grid = mechanisms.FixedPoint.for_bound(bound, self.capacity, max(1000.0, z))
         return self._gaussian(mechanisms.Sum(grid.encode(total), grid), bound, z)
 
     def answer(self, query: Query, norms: np.ndarray, size: float, std: float | None) -> Answer:
@@ -264,7 +264,7 @@ class _Door:
             self.released.append(event)
             return Answer(exact.value, self.units)
         limit = Flat(query.norm)
-        grid = mechanisms.FixedPoint.for_bound(limit, self.capacity)
+        grid = mechanisms.FixedPoint.for_bound(limit, self.capacity, max(1000.0, std / query.norm))
         codes = answer_codes(query, norms, size, grid)
         return Answer(self._gaussian(mechanisms.Sum(codes, grid), limit, std / query.norm), self.units, std)
 

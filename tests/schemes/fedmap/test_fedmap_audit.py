@@ -79,8 +79,8 @@ class World:
         return [total, total + count, sum(weights)]
 
 
-def lower_bound() -> float:
-    without, with_it = (np.array([world.score(i) for i in range(RUNS)]) for world in (World(False), World(True)))
+def lower_bound(runs: int = RUNS) -> float:
+    without, with_it = (np.array([world.score(i) for i in range(runs)]) for world in (World(False), World(True)))
     assert not math.isclose(without[:, 0].mean(), with_it[:, 0].mean(), abs_tol=0.1), "the attack sees something"
     return thresholds.split(without, with_it, DELTA, 0.99).epsilon
 
@@ -95,4 +95,4 @@ def test_a_third_of_the_noise_is_caught(monkeypatch):
     with pytest.raises(NotPrivate, match="a mechanism and the plan disagree"):
         lower_bound()
     monkeypatch.setattr(certified, "check_released", lambda *said: None)
-    assert lower_bound() > EPSILON
+    assert lower_bound(3 * RUNS) > EPSILON  # with RUNS it would be so for one seed in three
