@@ -171,7 +171,7 @@ def test_assumptions_follow_the_setting(unit, relation, observer, sampling):
     assert ("Secure aggregation" in flat) == ("do not drop out" in flat) == (noise is Noise.SHARES)
     assert (f"The number of {NOUN[unit]}s is public" in flat) == (relation is not Relation.ADD_REMOVE)
     assert ("k times the epsilon" in flat) == (unit is Unit.EXAMPLE)
-    assert "seed" not in flat and "simulated" not in flat and "floating point" in flat
+    assert "seed" not in flat and "simulated" not in flat and "floating point" not in flat
 
 
 def test_assumptions_of_how_it_ran():

@@ -142,7 +142,9 @@ def test_a_query_that_declares_too_small_a_norm_gains_nothing(place):
 def test_laplace_noise_is_as_fine_as_the_grid():
     bound, z = L1(1.0), 5e5
     grid = FixedPoint.for_bound(bound, 1, z)
-    released, _ = mechanisms.laplace(mechanisms.nothing(1 << 16, bound, grid), bound, z, SecureSource())
+    released, _ = mechanisms.laplace(
+        Private(mechanisms.Sum(np.zeros(1 << 16, np.int64), grid), bound=bound), bound, z, SecureSource()
+    )
     near = (released.value * grid.scale).astype(np.int64)
     near = near[np.abs(near) < 2**53]  # those whose every bit a double keeps
     assert near.size > 1000 and stats.chisquare(np.bincount(near % 8, minlength=8)).pvalue > 1e-6
