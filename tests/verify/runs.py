@@ -38,7 +38,7 @@ SCHEMES = {
 
 def finish(model, folder: Path, **settings) -> Path:
     """Train, and leave what training leaves."""
-    train(model, toy(), Plan(**(BASE | settings)), out=folder, speed=HERE)
+    train(model, toy(), Plan(**(BASE | settings)), out=folder, options=HERE)
     manifest.write(folder)
     return folder
 
