@@ -140,7 +140,7 @@ class PerExample:
         if bad.any():
             taken.drop(torch.from_numpy(bad).to(device))
             factors[bad] = 0.0
-        weights = torch.from_numpy(factors.astype(np.float32).T.copy()).to(device)
+        weights = torch.from_numpy(factors.T.copy()).to(device)
         columns = [weights if groups is None else weights[g] for g in groups or [0] * len(self.flat.slots)]
         return taken.weighted(columns).numpy(force=True), lengths
 

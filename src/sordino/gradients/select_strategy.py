@@ -55,7 +55,7 @@ def _agrees(ghost: Ghost, x: Tensor, y: Tensor) -> bool:
     try:
         with _seeded():
             taken = ghost.run(x, y)
-            squares, total = taken.squares().sum(1), taken.weighted([weights] * len(flat.slots))
+            squares, total = taken.squares().sum(1), taken.weighted([weights.double()] * len(flat.slots))
     except BadInput:
         raise
     except (Unsupported, RuntimeError, TypeError, ValueError, AttributeError):

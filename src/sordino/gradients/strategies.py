@@ -86,8 +86,8 @@ class PerExampleGrads:
         return out
 
     def weighted(self, factors: list[Tensor]) -> Tensor:
-        """The flat sum, given a factor [n] for each parameter tensor."""
-        out = torch.zeros_like(self.flat.grad)
+        """The flat sum in double precision, given a factor [n] (doubles) for each parameter tensor."""
+        out = torch.zeros_like(self.flat.grad, dtype=torch.float64)
         for record, slots in self.parts:
             for slot, total in zip(slots, record.weighted([factors[i] for i in slots])):
                 window = self.flat.slots[slot]
