@@ -35,7 +35,7 @@ class Site:
         self.loss: Loss = functional.cross_entropy if loss is None else lambda out, y: loss(out, y).mean()
         self.device = next(model.parameters()).device
         x, _ = federation[0]
-        check(model, tuple(x.shape[1:]), torch.from_numpy(x[:0]).dtype)  # the shape of a record, not a record
+        check(model, tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype)  # the shape of a record, not a record
         self.flat = Flat(model.train())
         self.forward = faster(model)
         self.x, self.y = self._prepare()

@@ -121,7 +121,13 @@ def _check_state(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -
 
 
 def _changes(model: nn.Module, name: str, verb: str) -> str:
-    kind = "buffer" if name in dict(model.named_buffers()) else "parameter" if name in dict(model.named_parameters()) else "attribute"
+    kind = (
+        "buffer"
+        if name in dict(model.named_buffers())
+        else "parameter"
+        if name in dict(model.named_parameters())
+        else "attribute"
+    )
     return (
         f"{kind} {name!r} {verb} while training and would leave the client without noise: "
         "use a layer without such state (GroupNorm instead of BatchNorm)."

@@ -15,7 +15,6 @@ from torch.nn import functional as F
 
 from sordino.gradients.ghost_layers import KEEP, Convolution, Dense, Lookup, Record, Rows
 
-
 EVEN = 16  # a library's products give rows at different places different bits unless sizes are even
 
 

@@ -220,6 +220,12 @@ class _Owners(TorchDispatchMode):
             return
         if name == "constant_pad_nd":
             self.give(out, torch.constant_pad_nd(self.owners(args[0]), args[1], NONE))
+        elif (
+            name == "as_strided_"
+        ):  # pooling names the order of memory anew: the same numbers as long as all are contiguous
+            owners = self.owners(out)
+            if owners.shape != out.shape or not owners.is_contiguous() or not out.is_contiguous():
+                raise Mixes(name)
         elif name == "copy_":
             self.owners(args[0]).copy_(self.owners(args[1]))
         elif torch.Tag.pointwise in func.tags or name in ("where", "native_dropout", "masked_fill", "masked_fill_"):

@@ -93,7 +93,9 @@ class PerExample:
             told.append("The model's and the loss's own code keeps no record outside the model's attributes.")
         elif self._ghost is not None and not any(self._ghost.given is known for known in LOSSES.values()):
             told.append("The loss's own code remembers no record from one call to the next.")
-        if any(isinstance(m, nn.modules.dropout._DropoutNd) or getattr(m, "dropout", 0) for m in self.flat.model.modules()):
+        if any(
+            isinstance(m, nn.modules.dropout._DropoutNd) or getattr(m, "dropout", 0) for m in self.flat.model.modules()
+        ):
             told.append("What layers draw at random (dropout) stays secret.")
         return tuple(told)
 

@@ -215,6 +215,7 @@ class Loop:
                 for all_, g in zip(grads, given):
                     if g is not None:
                         all_[i] = g
+                flat.guard()  # what one example left behind would reach the next
         return kept(flat, grads)
 
 

@@ -1,13 +1,15 @@
 """Norms and weighted sums of single-precision rows, in double precision.
 
-A product of two floats is exact in a double, and no square of a float leaves the range of doubles. So a norm taken here is
-right to one part in 2^40 for rows of any length, and a sum of n rows, each of length at most C, is off by at most
-n^2 2^-53 C: what one record adds is not visible in the rounding of the others.
+A product of two floats is exact in a double, and no square of a float leaves the range of doubles. So the squared norm of d
+entries taken here is right to d 2^-53, and a sum of n rows, each of length at most C, is off by at most n^2 2^-53 C: what one
+record adds is not visible in the rounding of the others. `per_example.SLACK` covers both.
 
 The kernels of `sordino.native` read each float once; without them the same is done by PyTorch, block by block.
 """
 
 from __future__ import annotations
+
+import ctypes
 
 import torch
 from torch import Tensor
@@ -52,13 +54,11 @@ def outer(factors: Tensor, g: Tensor, a: Tensor) -> Tensor:
         return w.t() @ a.double()
     a, (n, o) = _rows(a), w.shape
     out, scratch = w.new_empty(o, a.shape[1]), w.new_empty(8 * n)
-    kernels.sordino_outer(
-        a.data_ptr(), w.data_ptr(), n, a.shape[1], o, out.data_ptr(), scratch.data_ptr()
-    )
+    kernels.sordino_outer(a.data_ptr(), w.data_ptr(), n, a.shape[1], o, out.data_ptr(), scratch.data_ptr())
     return out
 
 
-def _kernels(x: Tensor):  # type: ignore[no-untyped-def]
+def _kernels(x: Tensor) -> ctypes.CDLL | None:
     return library() if x.device.type == "cpu" and x.dtype == torch.float32 else None
 
 
