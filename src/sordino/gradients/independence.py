@@ -144,7 +144,8 @@ def _batched(layer: nn.Module, x: Tensor) -> bool:
         return x.dim() == layer.weight.dim()
     if isinstance(layer, nn.LayerNorm):
         return x.dim() > len(layer.normalized_shape)
-    exact = {nn.InstanceNorm1d: 3, nn.InstanceNorm2d: 4, nn.InstanceNorm3d: 5}.get(type(layer))
+    norms: dict[type[nn.Module], int] = {nn.InstanceNorm1d: 3, nn.InstanceNorm2d: 4, nn.InstanceNorm3d: 5}
+    exact = norms.get(type(layer))
     return x.dim() == exact if exact else x.dim() >= (1 if isinstance(layer, nn.Embedding) else 2)
 
 

@@ -41,7 +41,7 @@ class State:
         modules = dict(self.model.named_modules())
         for name, kind, key, value in list(self._entries()):
             kept = self._kept.get((name, kind, key), _entries)
-            room = vars(modules[name]) if kind == "" else vars(modules[name])[kind]
+            room = _room(modules[name], kind)
             if kept is _entries:  # it was not there
                 del room[key]
             elif isinstance(value, Tensor) and isinstance(kept, Tensor) and value.shape == kept.shape:
@@ -50,7 +50,7 @@ class State:
             else:
                 room[key] = self._copy(kept)
         for (name, kind, key), kept in self._kept.items():
-            room = vars(modules[name]) if kind == "" else vars(modules[name])[kind]
+            room = _room(modules[name], kind)
             if key not in room:
                 room[key] = self._copy(kept)
 
@@ -106,6 +106,11 @@ class State:
 
 
 _ROOMS = {"_parameters", "_buffers"}
+
+
+def _room(module: nn.Module, kind: str) -> dict[str, Any]:
+    """The dictionary that an entry lies in."""
+    return module.__dict__ if kind == "" else module.__dict__[kind]
 
 
 def _entries() -> None:
