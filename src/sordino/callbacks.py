@@ -29,6 +29,8 @@ from sordino.schemes.round import Round, RoundMetrics
 from sordino.schemes.terms import Terms
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from sordino.plan import Plan
 
 
@@ -43,6 +45,7 @@ class Run:
     rounds: Round
     state: TrainState
     first: np.ndarray  # the vector that the model started from
+    initial: dict[str, Tensor]  # the model's whole state before training
     row: dict[str, Any] = field(default_factory=dict)  # this round's line of metrics: released values
     history: list[dict[str, Any]] = field(default_factory=list)
     stopped: str | None = None

@@ -30,7 +30,7 @@ from sordino.callbacks import (
     metrics_row,
 )
 from sordino.engines import Aborted, EngineOptions, Setup, StartEngine, start_engine
-from sordino.errors import BadInput, BudgetRefused, SordinoError, in_short
+from sordino.errors import BadInput, BudgetRefused, SordinoError
 from sordino.federation import binding, checkpoint
 from sordino.federation.checkpoint import Checkpoint
 from sordino.federation.folder import RunFolder, told_when_full
@@ -121,7 +121,7 @@ def train(
     """
     if method is not None:
         plan = plan.replace(method=method)
-    _check_output(model, federation)
+    _check_model(model, federation)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     rule = build_rule(terms, model)  # may refuse: no folder yet
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
@@ -146,6 +146,7 @@ class _Training:
         self.folder, self.resume, self.plan = folder, resume, setup.terms.plan
         self.kept: Checkpoint | None = checkpoint.load(folder.checkpoint) if resume else None
         self.federation = setup.federation
+        self.initial = {name: value.detach().clone() for name, value in setup.model.state_dict().items()}
         binding.bind(folder.checkpoint, setup.federation, resume=self.kept is not None)
         self.callbacks = [*_canaries(setup, folder), Evaluation(), Checkpoints(), KeptModels(), MetricLines(), *extra]
         done = 0 if self.kept is None else self.kept.state.round
@@ -164,7 +165,7 @@ class _Training:
             context = Context(setup.terms, setup.rule, started.engine, started.work, ledger, setup.draws)
             rounds = setup.terms.scheme.rounds(context)
             state = self.kept.state if self.kept else rounds.start(started.theta.copy())
-            run = Run(setup.terms, self.folder, setup.options, started, rounds, state, started.theta)
+            run = Run(setup.terms, self.folder, setup.options, started, rounds, state, started.theta, self.initial)
             run.history = self.folder.start_metrics(state.round)
             self._loop(run)
             for callback in self.callbacks:
@@ -172,7 +173,7 @@ class _Training:
             simulated = started.engine.simulated
             terms = rounds.close(run.state)
             share = rounds.share(run.state)
-            notes = self.federation.notes
+            notes = (*self.federation.notes, *started.work.assumptions())
             statement = build_statement(terms, run.state, run.stopped, share, ledger.lost, simulated, notes)
         finally:
             self.folder.close()
@@ -252,6 +253,7 @@ def _finish(
 
     folder.write("statement.txt", statement.text() + "\n")
     folder.write("statement.json", json.dumps(statement.to_json(), indent=2) + "\n")
+    module.load_state_dict(run.initial)  # what is saved is the trained vector, and the rest as it was before training
     Flat(module).load(run.state.theta)
     checkpoint.save_weights(module, folder.path / "model.safetensors")
     manifest.write(folder.path)
@@ -261,21 +263,11 @@ def _finish(
     return result
 
 
-def _check_output(model: nn.Module, federation: Federation) -> None:
-    """One forward pass on one example: a model that does not fit the data is refused before anything is granted."""
+def _check_model(model: nn.Module, federation: Federation) -> None:
+    """A model that does not fit the data is refused before anything is granted. It sees shapes, never a record."""
     import torch
 
+    from sordino.gradients.flat import check_output
+
     x, _ = federation[0]
-    sample = torch.from_numpy(np.array(x[:1]))
-    try:
-        with torch.no_grad():
-            out = model(sample.to(next(model.parameters()).device))
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        raise BadInput(
-            f"the model does not take examples of shape {tuple(x.shape[1:])} ({in_short(error)}); choose one that fits."
-        ) from None
-    if out.ndim != 2 or out.shape[1] < federation.classes:
-        raise BadInput(
-            f"the model gives outputs of shape {tuple(out.shape[1:])} and the data has {federation.classes} classes; "
-            f"give it {federation.classes} outputs."
-        )
+    check_output(model, tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype, federation.classes)

@@ -123,14 +123,14 @@ def test_refusals_name_the_remedy(model, says):
 
 
 def test_harmless_state_is_allowed():
-    check(nn.Sequential(nn.Conv2d(1, 4, 3), nn.InstanceNorm2d(4), nn.GroupNorm(2, 4)), torch.randn(2, 1, 5, 5))
-    check(nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5)), torch.randn(2, 3))
+    check(nn.Sequential(nn.Conv2d(1, 4, 3), nn.InstanceNorm2d(4), nn.GroupNorm(2, 4)), (1, 5, 5))
+    check(nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5)), (3,))
 
 
 def test_a_buffer_that_training_changes_is_refused():
     model = _Counter()
     with pytest.raises(BadInput, match="'seen'.*without noise"):
-        check(model, torch.ones(2, 3))
+        check(model, (3,))
     assert model.seen.sum() == 0, "the check must not touch the model"
     flat = Flat(model)
     flat.guard()

@@ -135,10 +135,10 @@ class Without:
     def __init__(self, per_example: Any, stage: Stage) -> None:
         self.per_example, self.stage = per_example, stage
 
-    def norms(self, x: Tensor, y: Tensor, *sizes: Any) -> np.ndarray:
-        return self.per_example.norms(*self._seen(x, y), *sizes)
+    def norms(self, x: Tensor, y: Tensor, seed: int | None = None) -> np.ndarray:
+        return self.per_example.norms(*self._seen(x, y))
 
-    def clipped_sum(self, x: Tensor, y: Tensor, bound: Bound) -> tuple[np.ndarray, np.ndarray]:
+    def clipped_sum(self, x: Tensor, y: Tensor, bound: Bound, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         return self.per_example.clipped_sum(*self._seen(x, y), bound)
 
     def _seen(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -56,10 +56,12 @@ class _Directions:
     def __init__(self, steps: CanarySteps) -> None:
         self.steps, self.canaries = steps, steps.inserted.canaries
 
-    def norms(self, x: torch.Tensor, y: torch.Tensor, *_: Any) -> np.ndarray:
+    def norms(self, x: torch.Tensor, y: torch.Tensor, seed: int | None = None) -> np.ndarray:
         return np.zeros(0)
 
-    def clipped_sum(self, x: torch.Tensor, y: torch.Tensor, bound: Bound) -> tuple[np.ndarray, np.ndarray]:
+    def clipped_sum(
+        self, x: torch.Tensor, y: torch.Tensor, bound: Bound, seed: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         total = np.zeros(self.canaries.dimension)
         for slot in x.tolist():
             canary = self.steps.holder * self.steps.size + slot
@@ -97,6 +99,12 @@ class _Slots:
 
     def client(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.arange(self._size), torch.zeros(self._size, dtype=torch.int64)
+
+    def blank(self) -> tuple[torch.Tensor, torch.Tensor]:
+        raise AssertionError("no model is run on slots")
+
+    def layer_seed(self, round: int, item: int, step: int = 0) -> int:
+        return 0  # no layer is run
 
     def seed_layers(self, round: int, item: int) -> None:
         """No layer is run."""

@@ -181,3 +181,6 @@ class _QuietSite(Site):
 
     def seed_layers(self, round: int, item: int) -> None:
         pass
+
+    def layer_seed(self, round: int, item: int, step: int = 0) -> int:
+        return 0

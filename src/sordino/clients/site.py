@@ -44,7 +44,7 @@ class Site:
         self.loss: Loss = functional.cross_entropy if loss is None else lambda out, y: loss(out, y).mean()
         self.device = next(model.parameters()).device
         x, _ = federation[0]
-        check(model, self.tensor(x[:2]))
+        check(model, tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype)  # the shape of a record, not a record
         self.flat = Flat(model.train())
         self.forward = faster(model)
         self.x, self.y = self._prepare()
@@ -78,6 +78,15 @@ class Site:
             return self.tensor(x), self.tensor(self.federation.y[rows].astype(np.int64))
         index = torch.from_numpy(rows).to(self.device)
         return self.x.index_select(0, index), self.y.index_select(0, index)
+
+    def blank(self) -> tuple[Tensor, Tensor]:
+        """One blank example with its label: shapes and types, and nothing of the data."""
+        x, y = self.federation[0]
+        return self.tensor(np.zeros((1, *x.shape[1:]), x.dtype)), self.tensor(np.zeros((1, *y.shape[1:]), np.int64))
+
+    def layer_seed(self, round: int, item: int, step: int = 0) -> int:
+        """The seed of layers that draw at random, for one piece of a round's work."""
+        return int(stream(self.plan.seed, round, item, f"layers-{step}").integers(2**62))
 
     def seed_layers(self, round: int, item: int) -> None:
         """Give layers that draw at random (dropout) a stream of their own: torch only lets them use the global generator."""

@@ -11,11 +11,14 @@ channels-last convolutions and poolings are several times faster. Nothing else n
 stay as they were.
 
 Only this vector is ever protected. Anything else that data can change while training, such as the running statistics
-of BatchNorm, would stay in the client's model without noise; `check` refuses such models and names the remedy.
+of BatchNorm, would stay in the client's model without noise. `check` refuses such models and names the remedy, `Flat.guard`
+refuses to go on once it happened, and `Flat.restore` puts back all but the vector. Models are looked at on a copy and with
+synthetic input: a layer that initialises itself from its first batch must not see a record.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +27,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sordino.errors import BadInput
+from sordino.errors import BadInput, in_short
+from sordino.gradients.state import State
+from sordino.privacy.randomness import SERVER, stream
 
 _CHANNELS_LAST = (nn.Conv2d, nn.ConvTranspose2d)
 
@@ -45,10 +50,10 @@ class Slot:
         return vector.as_strided(self.shape, self.strides, vector.storage_offset() + self.offset)
 
 
-def check(model: nn.Module, example: Tensor | None = None) -> None:
+def check(model: nn.Module, shape: tuple[int, ...] | None = None, dtype: torch.dtype = torch.float32) -> None:
     """Refuse a model whose state would leave the client unprotected, or that has nothing to train.
 
-    With `example` (a small batch) the model is also run once, on a copy, to find buffers that training changes.
+    With the `shape` of one example, a copy of the model is also run on synthetic input to find state that training changes.
     """
     for name, module in model.named_modules():
         kind = type(module).__name__
@@ -74,29 +79,59 @@ def check(model: nn.Module, example: Tensor | None = None) -> None:
             raise BadInput(f"parameter {name!r} is {parameter.dtype}: call model.float(), training is in float32.")
     if not any(p.requires_grad for p in model.parameters()):
         raise BadInput(f"the model {type(model).__name__} has no trainable parameters: set requires_grad on some.")
-    if example is not None:
-        _check_buffers(model, example)
+    if shape is not None:
+        _check_state(model, shape, dtype)
 
 
-def _check_buffers(model: nn.Module, example: Tensor) -> None:
-    if not any(True for _ in model.buffers()):
-        return
-    import copy
-
+def check_output(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, classes: int) -> None:
+    """Refuse a model that does not take examples of this shape or does not give `classes` outputs. It is not changed."""
     trial = copy.deepcopy(model).train()
-    before = {name: b.clone() for name, b in trial.named_buffers()}
-    with torch.random.fork_rng(devices=[]):
-        trial(example)
-    for name, buffer in trial.named_buffers():
-        if name not in before or not _same(before[name], buffer):
-            raise BadInput(
-                f"buffer {name!r} changes while training and would leave the client without noise: "
-                "use a layer without such state (GroupNorm instead of BatchNorm)."
-            )
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            out = trial(made_up(trial, shape, dtype, 1))
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise BadInput(
+            f"the model does not take examples of shape {tuple(shape)} ({in_short(error)}); choose one that fits."
+        ) from None
+    if out.ndim != 2 or out.shape[1] < classes:
+        raise BadInput(
+            f"the model gives outputs of shape {tuple(out.shape[1:])} and the data has {classes} classes; "
+            f"give it {classes} outputs."
+        )
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and torch.equal(a, b)
+def made_up(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, n: int) -> Tensor:
+    """Synthetic examples: standard normal numbers, or whole numbers that every embedding of the model has room for."""
+    rng = stream(0, 0, SERVER, "synthetic")
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.from_numpy(rng.standard_normal((n, *shape), np.float32)).to(device, dtype)
+    rooms = [m.num_embeddings for m in model.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))]
+    return torch.from_numpy(rng.integers(0, min(rooms, default=2), (n, *shape))).to(device, dtype)
+
+
+def _check_state(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    trial = copy.deepcopy(model).train()
+    before = State(trial, ())
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        trial(made_up(trial, shape, dtype, 2))
+    name = before.changed()
+    if name is not None:
+        raise BadInput(_changes(trial, name, "changes"))
+
+
+def _changes(model: nn.Module, name: str, verb: str) -> str:
+    kind = (
+        "buffer"
+        if name in dict(model.named_buffers())
+        else "parameter"
+        if name in dict(model.named_parameters())
+        else "attribute"
+    )
+    return (
+        f"{kind} {name!r} {verb} while training and would leave the client without noise: "
+        "use a layer without such state (GroupNorm instead of BatchNorm)."
+    )
 
 
 class Flat:
@@ -127,7 +162,7 @@ class Flat:
             window.copy_(parameter.detach())
             parameter.data = window
         self.bind_grad()
-        self._buffers = {name: b.detach().clone() for name, b in model.named_buffers()}
+        self._state = State(model, trainable)
 
     def bind_grad(self) -> None:
         """Point every ``.grad`` at its window of `grad` (again, should something have set them to None)."""
@@ -176,14 +211,23 @@ class Flat:
         return list(dict.fromkeys(s.layer for s in self.slots))
 
     def guard(self) -> None:
-        """Refuse to go on if training changed a buffer of the model: its content would be private and without noise."""
-        for name, buffer in self.model.named_buffers():
-            kept = self._buffers.get(name)
-            if kept is None or not _same(kept, buffer):
-                raise BadInput(
-                    f"buffer {name!r} changed while training and would leave the client without noise: "
-                    "use a layer without such state (GroupNorm instead of BatchNorm)."
-                )
+        """Refuse to go on if training changed anything but `theta`: it would be private and without noise.
+
+        Frozen parameters, buffers and the attributes of modules are compared with what they were when this was made.
+        """
+        for parameter, slot in zip(self.parameters, self.slots):
+            if parameter.data_ptr() != self.theta.data_ptr() + 4 * slot.offset:
+                raise BadInput(f"parameter {slot.name!r} was replaced while training: change parameters in place.")
+        name = self._state.changed()
+        if name is not None:
+            raise BadInput(_changes(self.model, name, "changed"))
+
+    def restore(self) -> None:
+        """Put everything but `theta` back to what it was when this was made, so that no more than `theta` is saved."""
+        for parameter, window in zip(self.parameters, self.split(self.theta)):
+            if parameter.data_ptr() != window.data_ptr():
+                parameter.data = window
+        self._state.restore()
 
 
 def _slots(model: nn.Module) -> list[Slot]:

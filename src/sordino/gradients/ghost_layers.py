@@ -15,6 +15,12 @@ A record answers, for the examples of one chunk: the squared norm for each param
 weighted by given factors, and the gradients themselves. Norms are taken when it is made, in the midst of the backward
 pass, so that a layer whose gradients are kept lets go of a and g at once. Entries are in the order of
 `sordino.gradients.flat`.
+
+Norms are upper bounds, and weighted sums are those of what was measured, both in double precision (`sums`). A gradient
+that is formed is measured as it is, whatever rounding went into it. A gradient that is not formed is a sum over positions,
+and positions may cancel: with A = sum_t |a_t| |g_t| its Gram product is right to (K + O + T^2) 2^-53 A^2, and the rounding
+of its weighted sum is relative to A too. So `CANCEL` A^2 is added to its squared norm. This covers the first error for
+every layer with K + O + T^2 < 2^31, and an example never enters a sum with terms of more than 2^11 times its bound.
 """
 
 from __future__ import annotations
@@ -27,10 +33,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sordino.gradients import sums
+
 KEEP = 1 << 18  # gradients of at least this many entries per example are never kept for a whole chunk
 _PASSES = 32  # products that cost as much as writing one kept entry and reading it twice
 _BLOCK = 1 << 19  # floats of unfolded input or Gram matrices alive at a time: about a second-level cache
-_ROUND = 2.0**-23  # rounding of a Gram product in single precision, charged to the norm
+CANCEL = 2.0**-22  # of (sum of lengths of terms)^2, added to the squared norm of a gradient that is not formed
 
 
 def direct_pays(t: int, k: int, o: int) -> bool:
@@ -48,14 +56,17 @@ def blocks(examples: int, floats: int) -> Iterator[slice]:
 class Record(ABC):
     """The gradients of one layer for every example of a chunk.
 
-    `squares` are their squared norms [examples], one tensor per parameter.
+    `squares` are upper bounds of their squared norms [examples], doubles, one tensor per parameter.
     """
 
     squares: list[Tensor]
 
     @abstractmethod
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
-        """Sums over examples of factor times gradient, one per parameter."""
+        """Sums over examples of factor times gradient, factors and sums in double precision, one per parameter.
+
+        Every example must be finite (see `drop`).
+        """
 
     @abstractmethod
     def rows(self) -> list[Tensor]:
@@ -71,10 +82,10 @@ class Rows(Record):
 
     def __init__(self, gradients: list[Tensor]) -> None:
         self.gradients = gradients
-        self.squares = [_squares(g) for g in gradients]
+        self.squares = [sums.squares(g) for g in gradients]
 
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
-        return [f @ g for f, g in zip(factors, self.gradients)]
+        return [sums.weighted(f, g) for f, g in zip(factors, self.gradients)]
 
     def rows(self) -> list[Tensor]:
         return self.gradients
@@ -93,28 +104,33 @@ class Dense(Record):
             torch.bmm(g.transpose(1, 2), a).flatten(1) if direct_pays(t, a.shape[2], o) else None for a in inputs
         ]
         self.sums = g[:, 0] if t == 1 else g.sum(1)
-        length = _squares(self.sums) if t == 1 or biases else g.new_empty(0)
+        length = sums.squares(self.sums) if t == 1 or biases else g.new_empty(0)
         others = [a for a, kept in zip(inputs, self.kept) if kept is None]
         if t == 1:
-            found = iter([_squares(a[:, 0]) * length for a in others])
+            found = iter([sums.squares(a[:, 0]) * length for a in others])
         else:
-            parts = [ghost([a[s] for a in others], g[s]) for s in blocks(n, 2 * t * t)] if others else []
+            parts = [ghost([a[s] for a in others], g[s]) for s in blocks(n, 4 * t * t)] if others else []
             found = iter([torch.cat(p) for p in zip(*parts)])
-        self.squares = [next(found) if kept is None else _squares(kept) for kept in self.kept]
+        self.squares = [next(found) if kept is None else sums.squares(kept) for kept in self.kept]
         self.squares += [length] * biases
 
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
         out = []
         for a, kept, f in zip(self.inputs, self.kept, factors):
             if kept is not None:
-                out.append(f @ kept)
-                continue
-            g, f = self.g, f[:, None, None]
-            g, a = (g * f, a) if g.shape[2] < a.shape[2] else (g, a * f)  # scaling the narrower side is cheaper
-            if g.stride(0) < g.stride(1):  # time comes first in memory
-                g, a = g.transpose(0, 1), a.transpose(0, 1)
-            out.append(g.flatten(0, 1).t() @ a.flatten(0, 1))
-        return out + [f @ self.sums for f in factors[len(self.inputs) :]]
+                out.append(sums.weighted(f, kept))
+            elif self.g.shape[1] == 1:
+                out.append(sums.outer(f, self.g[:, 0], a[:, 0]))
+            else:
+                out.append(self._product(f, a))
+        return out + [sums.weighted(f, self.sums) for f in factors[len(self.inputs) :]]
+
+    def _product(self, factors: Tensor, a: Tensor) -> Tensor:
+        out = a.new_zeros(self.g.shape[2], a.shape[2], dtype=torch.float64)
+        for s in blocks(len(a), 2 * a.shape[1] * (a.shape[2] + self.g.shape[2])):
+            g64, a64 = self.g[s].double() * factors[s, None, None], a[s].double()
+            out.addmm_(g64.flatten(0, 1).t(), a64.flatten(0, 1))
+        return out
 
     def rows(self) -> list[Tensor]:
         return [torch.bmm(self.g.transpose(1, 2), a).flatten(1) for a in self.inputs] + [self.sums] * self.biases
@@ -144,18 +160,19 @@ class Convolution(Record):
             self.kept, squares = self._gradients()
             self.squares.append(squares)
         elif self.has_weight:
-            parts = [ghost([a], g)[0].view(-1, layer.groups).sum(1) for _, a, g in self._matrices(2 * self.t**2)]
+            parts = [ghost([a], g)[0].view(-1, layer.groups).sum(1) for _, a, g in self._matrices(4 * self.t**2)]
             self.squares.append(torch.cat(parts))
         if self.has_bias:
-            self.squares.append(_squares(self.sums))
+            self.squares.append(sums.squares(self.sums))
         if self.kept is not None or not self.has_weight:
             self.x = self.g = g.new_empty(0)  # done with
 
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
         out = []
         if self.has_weight:
-            out.append(self._order(factors[0] @ self.kept) if self.kept is not None else self._product(factors[0]))
-        return out + ([factors[-1] @ self.sums] if self.has_bias else [])
+            kept = self.kept
+            out.append(self._product(factors[0]) if kept is None else self._order(sums.weighted(factors[0], kept)))
+        return out + ([sums.weighted(factors[-1], self.sums)] if self.has_bias else [])
 
     def rows(self) -> list[Tensor]:
         kept = self._gradients()[0] if self.kept is None and self.has_weight else self.kept
@@ -170,11 +187,11 @@ class Convolution(Record):
 
     def _gradients(self) -> tuple[Tensor, Tensor]:
         kept = self.g.new_empty(self.n, self.layer.groups * self.k * self.o)
-        lengths = self.g.new_empty(self.n)
+        lengths = self.g.new_empty(self.n, dtype=torch.float64)
         for s, a, g in self._matrices(0):
             window = kept[s].view(a.shape[0], *((self.k, self.o) if self.tall else (self.o, self.k)))
             torch.bmm(*((a.transpose(1, 2), g) if self.tall else (g.transpose(1, 2), a)), out=window)
-            lengths[s] = _squares(kept[s])
+            lengths[s] = sums.squares(kept[s])
         return kept, lengths
 
     def _order(self, kept: Tensor) -> Tensor:
@@ -198,15 +215,14 @@ class Convolution(Record):
             yield s, a if groups > 1 or images > 1 else a.squeeze(2), g
 
     def _product(self, factors: Tensor) -> Tensor:
-        """The weighted sum as PyTorch's own weight gradient, with the factors on g."""
-        layer, ones = self.layer, (1,) * (self.g.dim() - 1)
-        g = self.g * factors.repeat_interleave(self.images).view(-1, *ones)
-        x, padding = padded(layer, self.x), [0] * len(layer.kernel_size)
-        dw = torch.ops.aten.convolution_backward(
-            g, x, layer.weight.detach(), None, layer.stride, padding, layer.dilation, False, padding, layer.groups,
-            [False, True, False],
-        )[1]  # fmt: skip
-        return (dw.permute(0, 2, 3, 1) if dw.dim() == 4 else dw).reshape(-1)
+        """The weighted sum of gradients that are not kept, a few unfolded examples at a time."""
+        groups = self.layer.groups
+        out = self.g.new_zeros(groups, self.o, self.k, dtype=torch.float64)
+        for s, a, g in self._matrices(self.t * self.k * groups):
+            g64 = g.double() * factors[s].repeat_interleave(groups)[:, None, None]
+            for j in range(groups):
+                out[j].addmm_(g64[j::groups].flatten(0, 1).t(), a[j::groups].double().flatten(0, 1))
+        return out.flatten()
 
 
 class Lookup(Record):
@@ -216,46 +232,51 @@ class Lookup(Record):
         self.indices, self.g, self.count = indices, g, rows
         n, t, d = g.shape
         if t == 1:
-            self.squares = [_squares(g.flatten(1))]
-        elif rows * d < KEEP and 8 * rows <= t * t:
-            self.squares = [torch.cat([_squares(self._scatter(s).flatten(1)) for s in blocks(n, rows * d)])]
+            self.squares = [sums.squares(g.flatten(1))]
+            return
+        most = sums.squares(g.flatten(0, 1)).sqrt().view(n, t).sum(1).square()
+        if rows * d < KEEP and 8 * rows <= t * t:
+            found = [self._scatter(s).flatten(1).square().sum(1) for s in blocks(n, 2 * rows * d)]
         else:
-            self.squares = [torch.cat([self._ghost(s) for s in blocks(n, 2 * t * t)])]
+            found = [self._ghost(s) for s in blocks(n, 4 * t * t)]
+        self.squares = [torch.cat(found).add_(most, alpha=CANCEL)]
 
     def _ghost(self, s: slice) -> Tensor:
-        g, same = self.g[s], self.indices[s, :, None] == self.indices[s, None, :]
-        most = torch.linalg.vector_norm(g, dim=2).sum(1).square()
-        return (torch.bmm(g, g.transpose(1, 2)) * same).sum((1, 2)).clamp_min(0) + _ROUND * most
+        g, same = self.g[s].double(), self.indices[s, :, None] == self.indices[s, None, :]
+        return (torch.bmm(g, g.transpose(1, 2)) * same).sum((1, 2)).clamp_min(0)
 
     def _scatter(self, s: slice) -> Tensor:
         n, t, d = self.g[s].shape
         first = torch.arange(n, device=self.g.device)[:, None] * self.count
-        flat = self.g.new_zeros(n * self.count, d)
-        return flat.index_add_(0, (self.indices[s] + first).flatten(), self.g[s].flatten(0, 1)).view(n, self.count, d)
+        flat = self.g.new_zeros(n * self.count, d, dtype=torch.float64)
+        places, g = (self.indices[s] + first).flatten(), self.g[s].flatten(0, 1).double()
+        return flat.index_add_(0, places, g).view(n, self.count, d)
 
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
-        g = (self.g * factors[0][:, None, None]).flatten(0, 1)
-        return [self.g.new_zeros(self.count, self.g.shape[2]).index_add_(0, self.indices.flatten(), g)]
+        g = (self.g.double() * factors[0][:, None, None]).flatten(0, 1)
+        return [g.new_zeros(self.count, self.g.shape[2]).index_add_(0, self.indices.flatten(), g)]
 
     def rows(self) -> list[Tensor]:
-        return [self._scatter(slice(0, self.g.shape[0])).flatten(1)]
+        return [self._scatter(slice(0, self.g.shape[0])).flatten(1).float()]
 
     def drop(self, bad: Tensor) -> None:
         self.g = _zeroed(self.g, bad)
 
 
 def ghost(inputs: list[Tensor], g: Tensor) -> list[Tensor]:
-    """Squared norms of ``sum_t g_t a_t'`` for each a in `inputs`, by Gram matrices.
+    """Upper bounds of the squared norms of ``sum_t g_t a_t'`` for each a in `inputs`, by Gram matrices in double precision.
 
-    Where terms cancel, rounding could make the result too small; (sum_t |a_t| |g_t|)^2 bounds every partial sum, and a
-    share of it is added so that the norm is never understated.
+    Rounding is relative to (sum_t |a_t| |g_t|)^2, which bounds every partial sum, and not to the result, which may be a
+    small difference: a share of that is added, so that no norm is understated (see the head of this file).
     """
-    gram, lengths = torch.bmm(g, g.transpose(1, 2)), torch.linalg.vector_norm(g, dim=2)
+    g = g.double()
+    gram = torch.bmm(g, g.transpose(1, 2))
+    lengths = gram.diagonal(dim1=1, dim2=2).sqrt()
     out = []
     for a in inputs:
-        product = torch.bmm(a, a.transpose(1, 2)).mul_(gram).sum((1, 2)).clamp_min_(0.0)
-        most = (torch.linalg.vector_norm(a, dim=2) * lengths).sum(1).square()
-        out.append(product + _ROUND * most)
+        product = torch.bmm(a := a.double(), a.transpose(1, 2))
+        most = (product.diagonal(dim1=1, dim2=2).sqrt() * lengths).sum(1).square()
+        out.append(product.mul_(gram).sum((1, 2)).clamp_min_(0.0).add_(most, alpha=CANCEL))
     return out
 
 
@@ -291,11 +312,6 @@ def unfold(layer: nn.Conv1d | nn.Conv2d, x: Tensor, out: tuple[int, ...], flip: 
     if flip:
         return view.reshape(n, layer.groups, k, t).permute(0, 3, 1, 2)
     return view.reshape(n, t, layer.groups, k)
-
-
-def _squares(rows: Tensor) -> Tensor:
-    length = torch.linalg.vector_norm(rows, dim=1)  # reads once and writes nothing
-    return length * length
 
 
 def _channels_last(x: Tensor) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sordino.gradients.ghost_layers import Dense, Record
-from sordino.gradients.ghost_modules import Adapter, Unsupported
+from sordino.gradients.ghost_modules import Adapter, Unsupported, short
 
 Keep = Callable[[Tensor, Tensor, Tensor], None]
 
@@ -112,10 +112,13 @@ class LSTMAdapter(Adapter):
                 weights = self._weights(layer, direction)
                 w, u = weights[0].detach(), weights[1].detach()
                 bias = (weights[2] + weights[3]).detach() if m.bias else None
-                keep = self._keeper(weights)
+                keep, h, c = self._keeper(weights), hx[0][k], hx[1][k]
                 seen = x.flip(0) if direction else x
+                if self.tape.even:
+                    seen, h, c, w, u, bias, keep = _even(seen, h, c, w, u, bias, keep)
                 probe = self.tape.probe(x)
-                states, cell = LSTMLayer.apply(seen, hx[0][k], hx[1][k], w, u, bias, keep, probe)
+                states, cell = LSTMLayer.apply(seen, h, c, w, u, bias, keep, probe)
+                states, cell = states[:, :, : m.hidden_size], cell[:, : m.hidden_size]
                 hidden.append(states[-1])
                 cells.append(cell)
                 outputs.append(states.flip(0) if direction else states)
@@ -151,6 +154,25 @@ class LSTMAdapter(Adapter):
         places = {id(p): i for i, p in enumerate(self.parameters)}
         parts = [(record, [places[id(p)] for p in weights]) for call in self.calls for record, weights in call]
         return Several(parts, [p.numel() for p in self.parameters], n) if parts else None
+
+
+def _even(
+    x: Tensor, h: Tensor, c: Tensor, w: Tensor, u: Tensor, bias: Tensor | None, keep: Keep
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None, Keep]:
+    """The same layer with inputs and units of even number (`ghost_modules.EVEN`): units without weights stay at zero."""
+    size, inside = u.shape[1], x.shape[2]
+    more, rest = short(size), short(inside)
+
+    def gates(t: Tensor, columns: int) -> Tensor:
+        return F.pad(t.view(4, size, -1), (0, columns, 0, more)).flatten(0, 1)
+
+    def kept(x: Tensor, states: Tensor, d: Tensor) -> None:
+        steps, n = d.shape[:2]
+        d = d.view(steps, n, 4, size + more)[..., :size].reshape(steps, n, 4 * size)
+        keep(x[..., :inside], states[..., :size], d)
+
+    wide = None if bias is None else gates(bias, 0)[:, 0]
+    return F.pad(x, (0, rest)), F.pad(h, (0, more)), F.pad(c, (0, more)), gates(w, rest), gates(u, more), wide, kept
 
 
 class Several(Record):

@@ -15,6 +15,8 @@ from torch.nn import functional as F
 
 from sordino.gradients.ghost_layers import KEEP, Convolution, Dense, Lookup, Record, Rows
 
+EVEN = 16  # a library's products give rows at different places different bits unless sizes are even
+
 
 class Unsupported(Exception):
     """A layer, or a use of one, that only the general fallback handles."""
@@ -23,7 +25,8 @@ class Unsupported(Exception):
 class Tape:
     """What one pass must differentiate by: the outputs of layers that nothing before them needed gradients for."""
 
-    def __init__(self) -> None:
+    def __init__(self, even: bool = False) -> None:
+        self.even = even  # products are padded to even sizes
         self.clear()
 
     def clear(self, examples: int = 0) -> None:
@@ -128,10 +131,13 @@ class LinearAdapter(Adapter):
 
     def forward(self, x: Tensor) -> Tensor:
         weight, bias = self.module.weight.detach(), _detached(self.module.bias)
-        if x.dim() <= 2:
-            return self._run(x, _uneven(x, weight, bias) if _ragged(x, weight) else F.linear(x, weight, bias))
+        if self.tape.even:
+            out = _even(x.flatten(0, -2), weight, bias)
+        elif x.dim() <= 2:
+            return self._run(x, F.linear(x, weight, bias))
+        else:
+            out = F.linear(x.flatten(0, -2), weight, bias)
         # A view that is changed in place later would lose its hook.
-        out = F.linear(x.flatten(0, -2), weight, bias)
         return self._run(x, torch.ops.aten._unsafe_view(out, [*x.shape[:-1], out.shape[1]]))
 
     def read(self, x: Tensor, g: Tensor, n: int) -> Record:
@@ -140,15 +146,16 @@ class LinearAdapter(Adapter):
         return Dense(inputs, _split(g, n, 1), int(bias is not None and bias.requires_grad))
 
 
-def _ragged(x: Tensor, weight: Tensor) -> bool:
-    """Whether outputs leave registers partly empty, as ten classes do, in a layer that passes no gradient on."""
-    return x.dim() == 2 and len(x) >= 64 and weight.shape[0] % 16 != 0 and not x.requires_grad
+def short(size: int) -> int:
+    """What a dimension lacks to a multiple of `EVEN`."""
+    return -size % EVEN
 
 
-def _uneven(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """The same as F.linear, turned round so that examples fill the registers: up to twice as fast."""
-    out = weight @ x.t() if bias is None else torch.addmm(bias[:, None], weight, x.t())
-    return out.t().contiguous()  # a view that is changed in place later would lose its hook
+def _even(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The same as F.linear, with zeros around, so that products forwards and backwards have even sizes."""
+    o, k = short(weight.shape[0]), short(weight.shape[1])
+    bias = None if bias is None else F.pad(bias, (0, o))
+    return F.linear(F.pad(x, (0, k)), F.pad(weight, (0, k, 0, o)), bias)[:, : weight.shape[0]].clone()
 
 
 class ConvAdapter(Adapter):

@@ -5,151 +5,218 @@
 
 `total` is ``sum_i factor_i g_i`` in the order of `sordino.gradients.flat`, where g_i is the gradient of the loss of
 example i alone and ``factor_i = bound.factors(|g_i|)``: no example adds more than the bound. An example whose gradient
-is not finite adds nothing. How the gradients come about is `strategies`' business; the fastest way that fits the model
-is settled at first use (`trial`).
+is not finite adds nothing. How the gradients are computed is the business of `strategies`; the fastest way that fits the
+model is chosen at first use, on synthetic input (`select_strategy`), and kept.
 
-Batches are cut evenly into chunks of about `chunk` examples, a number that depends on the model alone. What a call
-returns is a function of its arguments and the parameters, so that work may be shared out in pieces of a fixed size
-without changing a bit of the result.
+What one record adds is a function of this record, the parameters and the bound: batches run in a fixed number of `slots`,
+so that neither the number of records nor what the others hold reaches it (`slots`, `independence`). Norms are upper bounds
+and sums are taken in double precision (`sums`, `ghost_layers`), so that the sum of n records moves by at most
+
+    C / (1 + SLACK)  +  C n (s + n/s) 2^-52  +  C n s T 2^-41
+
+when one record joins or leaves: its own length, the rounding of a sum of n terms in windows of s slots, and that of layers
+whose gradients are not formed (T positions; zero if there are none), where terms are up to 2^11 C long and may cancel.
+`SLACK` covers both roundings as long as n <= 2^19 and n s T <= 2^26.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from sordino.errors import BadInput, one_of
+from sordino.errors import BadInput, one_of, whole
 from sordino.gradients.flat import Flat
 from sordino.gradients.ghost_modules import Unsupported
-from sordino.gradients.select_strategy import settle
-from sordino.gradients.strategies import Ghost, Loop, Loss, PerExampleGrads, Strategy, Vmap, power_of_two
+from sordino.gradients.losses import LOSSES, Loss, cross_entropy, squared_error
+from sordino.gradients.select_strategy import Form, select
+from sordino.gradients.slots import arranged, windows
+from sordino.gradients.strategies import Ghost, Loop, PerExampleGrads, Strategy, Vmap, power_of_two
+from sordino.privacy.randomness import SERVER, stream
 
 if TYPE_CHECKING:
     from sordino.privacy.bounds import Bound
 
-_SLACK = 1 + 2.0**-18  # norms come from single precision; this much keeps the clipped length under the bound
+__all__ = ["LOSSES", "MODES", "SLACK", "PerExample", "cross_entropy", "squared_error"]
 
-
-def cross_entropy(out: Tensor, y: Tensor) -> Tensor:
-    """For scores [n, classes], or [n, positions, classes] averaged over positions."""
-    if out.dim() > 2:
-        return F.cross_entropy(out.flatten(0, -2), y.flatten(), reduction="none").view(len(out), -1).mean(1)
-    return F.cross_entropy(out, y, reduction="none")
-
-
-def squared_error(out: Tensor, y: Tensor) -> Tensor:
-    """Half the squared distance to the target."""
-    return 0.5 * (out.flatten(1) - y.reshape(len(out), -1)).square().sum(1)
-
-
-LOSSES: dict[str, Loss] = {"cross-entropy": cross_entropy, "squared-error": squared_error}
+SLACK = 2.0**-14  # by this share contributions stay under the bound, for the rounding of the sum that they enter
 MODES = ("auto", "ghost", "vmap", "loop")
+_EVEN = 16  # slots are a multiple of this, so that no window begins inside a vector
 
 
 class PerExample:
     """Per-example gradients of one model under one loss: a name of `LOSSES`, or a function with one loss per example.
 
-    `mode` forces a strategy; "auto" takes the fastest that fits.
+    `mode` forces a strategy; "auto" takes the fastest that fits. `slots` is how many examples run at a time: a public
+    number, best near the size of the batches that are to come; by default what fits the memory.
     """
 
-    def __init__(self, model: nn.Module | Flat, loss: str | Loss = "cross-entropy", mode: str = "auto") -> None:
+    def __init__(
+        self, model: nn.Module | Flat, loss: str | Loss = "cross-entropy", mode: str = "auto", slots: int | None = None
+    ) -> None:
         self.flat = model if isinstance(model, Flat) else Flat(model)
         if isinstance(loss, str):
             one_of(LOSSES, loss=loss)
             loss = LOSSES[loss]
         one_of(MODES, mode=mode)
+        if slots is not None:
+            whole(least=1, slots=slots)
+            slots = -(-slots // _EVEN) * _EVEN
         self.loss: Loss = loss
-        self._strategy: Strategy | None = None
-        self._ghost: Ghost | None = None
-        if mode in ("auto", "ghost"):
-            try:
-                self._ghost = Ghost(self.flat, loss)
-            except Unsupported as why:
-                if mode == "ghost":
-                    raise BadInput(f"mode 'ghost' does not fit this model ({why}): use mode 'auto'.") from None
-        if mode != "auto":
-            self._strategy = {"ghost": self._ghost, "vmap": Vmap(self.flat, loss), "loop": Loop(self.flat, loss)}[mode]
+        self._wanted, self._slots = mode, slots
+        self._chosen: dict[Form, Strategy] = {}
+        self._flags = self._training()
+        self._ghost = self._book_keeping()
         # Fixed before any data is seen, so that every worker cuts alike.
-        self.chunk = self._ghost.step if self._ghost is not None else power_of_two(self.flat.size)
+        fits = power_of_two(self.flat.size)
+        self.chunk = self._ghost.step if self._ghost is not None else fits if slots is None else min(slots, fits)
 
     @property
     def mode(self) -> str:
         """The strategy in use: `auto` until the first batch."""
-        return "auto" if self._strategy is None else type(self._strategy).__name__.lower()
+        if not self._chosen:
+            return self._wanted
+        return type(next(reversed(self._chosen.values()))).__name__.lower()
 
-    def clipped_sum(self, x: Any, y: Any, bound: Bound) -> tuple[np.ndarray, np.ndarray]:
-        """The sum of clipped gradients (float64, flat order) and the norms before clipping."""
+    def assumptions(self) -> tuple[str, ...]:
+        """What the bound on one record's share rests on and no proof here covers, for the statement."""
+        told = [
+            "PyTorch's kernels give each row of a batch of fixed shape bits that depend on this row alone, on one thread; "
+            "this was rehearsed on synthetic records."
+        ]
+        if self.mode in ("vmap", "loop"):
+            told = told if self.mode == "vmap" else []
+            told.append("The model's and the loss's own code keeps no record outside the model's attributes.")
+        elif self._ghost is not None and not any(self._ghost.given is known for known in LOSSES.values()):
+            told.append("The loss's own code remembers no record from one call to the next.")
+        if any(
+            isinstance(m, nn.modules.dropout._DropoutNd) or getattr(m, "dropout", 0) for m in self.flat.model.modules()
+        ):
+            told.append("What layers draw at random (dropout) stays secret.")
+        return tuple(told)
+
+    def prepare(self, x: Any, y: Any) -> str:
+        """Choose the strategy for batches of the shapes and types of these; what they hold is not looked at."""
+        self._strategy(*self._batch(x, y))
+        return self.mode
+
+    def clipped_sum(self, x: Any, y: Any, bound: Bound, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The sum of clipped gradients (float64, flat order) and the norms before clipping.
+
+        With a `seed`, layers that draw at random (dropout) draw the same in every call with this seed.
+        """
         total, norms = np.zeros(self.flat.size), [self._no_norms(bound)]
-        for part, lengths in self.clipped_chunks(x, y, bound):
+        for part, lengths in self.clipped_chunks(x, y, bound, seed):
             total += part
             norms.append(lengths)
         return total, np.concatenate(norms)
 
-    def clipped_chunks(self, x: Any, y: Any, bound: Bound) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The same, chunk by chunk: sums (float32 or float64) and norms."""
-        x, y = self._batch(x, y)
+    def clipped_chunks(
+        self, x: Any, y: Any, bound: Bound, seed: int | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The same, chunk by chunk: sums (float64) and norms."""
         clip = self._clip if _by_norm(bound) else self._clip_rows
-        for window in _cut(len(x), self.chunk):
-            parts = [clip(taken, bound) for taken in self._passes(x[window], y[window])]
-            if len(parts) == 1:
-                yield parts[0]
-            else:
-                sums, lengths = zip(*parts)
-                yield np.stack(sums).sum(0, dtype=np.float64), np.concatenate(lengths)
+        for passes in self._chunks(x, y, seed):
+            parts = [clip(taken, real, bound) for taken, real in passes]
+            yield sum((part for part, _ in parts[1:]), parts[0][0]), np.concatenate([lengths for _, lengths in parts])
 
-    def norms(self, x: Any, y: Any, sizes: Sequence[int] | None = None) -> np.ndarray:
+    def norms(self, x: Any, y: Any, sizes: Sequence[int] | None = None, seed: int | None = None) -> np.ndarray:
         """Norms of the gradients [n]; given `sizes` of consecutive groups of the flat vector, of each group [n, G]."""
-        x, y = self._batch(x, y)
         groups = self._groups(sizes)
         out = [np.zeros((0,) if groups is None else (0, len(sizes or ())))]
-        for window in _cut(len(x), self.chunk):
-            out += [_norms(taken.squares(), groups) for taken in self._passes(x[window], y[window])]
+        for passes in self._chunks(x, y, seed):
+            out += [_norms(taken.squares(), groups)[:real] for taken, real in passes]
         return np.concatenate(out)
 
-    def rows(self, x: Any, y: Any) -> np.ndarray:
+    def rows(self, x: Any, y: Any, seed: int | None = None) -> np.ndarray:
         """The gradients themselves [n, d] in single precision: for small models."""
-        x, y = self._batch(x, y)
         out = [np.zeros((0, self.flat.size), dtype=np.float32)]
-        for window in _cut(len(x), self.chunk):
-            out += [taken.rows().numpy(force=True) for taken in self._passes(x[window], y[window])]
+        for passes in self._chunks(x, y, seed):
+            out += [taken.rows()[:real].numpy(force=True) for taken, real in passes]
         return np.concatenate(out)
 
-    def _passes(self, x: Tensor, y: Tensor) -> Iterator[PerExampleGrads]:
-        """One chunk in as many passes as its strategy needs."""
-        if self._strategy is None:
-            self._strategy = settle(self.flat, self.loss, self._ghost, x, y)
-        strategy = self._strategy
-        with torch.no_grad():
-            for part in _cut(len(x), strategy.step):
-                try:
-                    yield strategy.run(x[part], y[part])
-                except Unsupported:  # a use of a layer that the first batch did not show
-                    yield Loop(self.flat, self.loss).run(x[part], y[part])
+    def _chunks(self, x: Any, y: Any, seed: int | None) -> Iterator[Iterator[tuple[PerExampleGrads, int]]]:
+        """Chunks in as many passes as the strategy needs, each with the number of its slots that hold examples."""
+        x, y = self._batch(x, y)
+        if not len(x):
+            return
+        strategy = self._strategy(x, y)
+        for k, start in enumerate(range(0, len(x), self.chunk)):
+            window = slice(start, start + self.chunk)
+            yield self._passes(strategy, x[window], y[window], None if seed is None else (seed, k))
 
-    def _clip(self, taken: PerExampleGrads, bound: Bound) -> tuple[np.ndarray, np.ndarray]:
+    def _passes(
+        self, strategy: Strategy, x: Tensor, y: Tensor, key: tuple[int, int] | None
+    ) -> Iterator[tuple[PerExampleGrads, int]]:
+        draws = None if key is None else stream(key[0], key[1], SERVER, "layers")
+        for wide_x, wide_y, real in windows(x, y, strategy.step):
+            with torch.no_grad(), _seeded(draws), self._unchanged(strategy):
+                taken = strategy.run(wide_x, wide_y)
+            yield taken, real
+
+    def _strategy(self, x: Tensor, y: Tensor) -> Strategy:
+        form = Form.of(x, y)
+        if self._training() != self._flags:  # a traced model has these flags built in
+            self._flags, self._chosen, self._ghost = self._training(), {}, self._book_keeping()
+        found = self._chosen.get(form)
+        if found is None:
+            if self._wanted in ("vmap", "loop"):
+                found = (Vmap if self._wanted == "vmap" else Loop)(self.flat, self.loss, self.chunk)
+            else:
+                found = select(self.flat, self.loss, self._ghost, form, self.chunk, self._wanted == "auto")
+            self._chosen[form] = found
+        return found
+
+    def _book_keeping(self) -> Ghost | None:
+        if self._wanted not in ("auto", "ghost"):
+            return None
+        try:
+            return Ghost(self.flat, self.loss, self._slots)
+        except Unsupported as why:
+            if self._wanted == "ghost":
+                raise BadInput(f"mode 'ghost' does not fit this model ({why}): use mode 'auto'.") from None
+            return None
+
+    def _training(self) -> tuple[bool, ...]:
+        return tuple(m.training for m in self.flat.model.modules())
+
+    @contextmanager
+    def _unchanged(self, strategy: Strategy) -> Iterator[None]:
+        """Refuse a model that a pass changes. Book-keeping runs no code of the user's that could."""
+        if isinstance(strategy, Ghost):
+            yield
+            return
+        before = self.flat.theta.clone()
+        yield
+        if not torch.equal(before, self.flat.theta):
+            self.flat.theta.copy_(before)
+            raise BadInput("the model changes its own weights in the forward pass: leave that to training.")
+        self.flat.guard()
+
+    def _clip(self, taken: PerExampleGrads, real: int, bound: Bound) -> tuple[np.ndarray, np.ndarray]:
         groups = self._groups(getattr(bound, "sizes", None))
         lengths = _norms(taken.squares(), groups)
         bad = ~(np.isfinite(lengths) if lengths.ndim == 1 else np.isfinite(lengths).all(1))
-        factors = bound.factors(lengths * _SLACK)
+        factors = bound.factors(lengths * (1 + SLACK))
         device = self.flat.theta.device
         if bad.any():
             taken.drop(torch.from_numpy(bad).to(device))
             factors[bad] = 0.0
-        weights = torch.from_numpy(factors.astype(np.float32).T.copy()).to(device)
+        factors[real:] = 0.0  # free slots
+        weights = torch.from_numpy(factors.T.copy()).to(device)
         columns = [weights if groups is None else weights[g] for g in groups or [0] * len(self.flat.slots)]
-        return taken.weighted(columns).numpy(force=True), lengths
+        return taken.weighted(columns).numpy(force=True), lengths[:real]
 
-    def _clip_rows(self, taken: PerExampleGrads, bound: Bound) -> tuple[np.ndarray, np.ndarray]:
+    def _clip_rows(self, taken: PerExampleGrads, real: int, bound: Bound) -> tuple[np.ndarray, np.ndarray]:
         """For bounds that are no function of the L2 norm; the norms are of the bound's kind."""
-        rows = taken.rows().numpy(force=True).astype(np.float64)
+        rows = taken.rows()[:real].numpy(force=True).astype(np.float64)
         total = np.zeros(self.flat.size)
         for row in rows:
-            total += bound.clip(row)
+            total += bound.clip(row) * (1 - SLACK)
         return total, np.linalg.norm(rows, ord=1 if bound.norm_kind == "l1" else 2, axis=1)
 
     def _groups(self, sizes: Sequence[int] | None) -> list[int] | None:
@@ -174,19 +241,27 @@ class PerExample:
         x, y = torch.as_tensor(x, device=device), torch.as_tensor(y, device=device)
         if len(x) != len(y):
             raise BadInput(f"every example needs one target, but there are {len(x)} examples and {len(y)} targets.")
-        return x, y
+        return arranged(x), y.contiguous()
+
+
+@contextmanager
+def _seeded(draws: np.random.Generator | None) -> Iterator[None]:
+    """Layers that draw use torch's global generator: it is seeded for one pass and then put back."""
+    if draws is None:
+        yield
+        return
+    generator = torch.default_generator  # torch.manual_seed also visits every accelerator, which takes milliseconds
+    state = generator.get_state()
+    try:
+        generator.manual_seed(int(draws.integers(2**62)))
+        yield
+    finally:
+        generator.set_state(state)
 
 
 def _by_norm(bound: Bound) -> bool:
     """Whether the bound scales by a function of L2 norms."""
     return bound.norm_kind == "l2" and bound.kind != "coordinates"
-
-
-def _cut(examples: int, size: int) -> Iterator[slice]:
-    """Even slices of about `size`: a short last one would cost nearly as much as a full one."""
-    count = max(1, round(examples / size)) if examples else 0
-    ends = [examples * i // count for i in range(count + 1)] if count else [0]
-    return (slice(a, b) for a, b in zip(ends, ends[1:]))
 
 
 def _norms(squares: Tensor, groups: list[int] | None) -> np.ndarray:

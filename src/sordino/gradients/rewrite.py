@@ -8,6 +8,7 @@ state in ``forward``, a graph that differs between training and evaluation) the 
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any
 
@@ -44,32 +45,55 @@ def faster(model: nn.Module) -> nn.Module:
     return traced
 
 
-def _trace(model: nn.Module) -> fx.GraphModule | None:
-    """The traced model, or None unless two traces (training and evaluation) agree and nothing else was touched."""
+def trace(model: nn.Module) -> fx.GraphModule | None:
+    """The model with its flags as they are, as a fixed list of calls on its own layers; None if it cannot be traced.
+
+    Tracing runs the user's code with stand-ins, on a copy, so that nothing it does reaches the model.
+    """
     if any(m._forward_hooks or m._forward_pre_hooks for m in model.modules()):
         return None
-    flags = [(m, m.training) for m in model.modules()]
-    before, state = _generators(), _state(model)
+    before = _generators()
     try:
-        graphs = []
+        trial = copy.deepcopy(model)
+        state, tracer = _state(trial), fx.Tracer()
+        graph = tracer.trace(trial)
+        if state != _state(trial) or before != _generators():
+            return None
+        if any(node.op == "get_attr" and "_tensor_constant" in str(node.target) for node in graph.nodes):
+            return None  # a tensor made in forward would be frozen
+        return fx.GraphModule(model, graph)
+    except Exception:  # whatever tracing raises, the model itself still works
+        return None
+    finally:
+        _restore(before)
+
+
+def quicken(traced: fx.GraphModule) -> None:
+    """Pooling first, and blocks of convolution, pooling and ReLU as one, in a traced model in place."""
+    from sordino.gradients.fused import fuse
+
+    if _swap(traced) | (fuse(traced) > 0):
+        traced.graph.lint()
+        traced.recompile()
+
+
+def _trace(model: nn.Module) -> fx.GraphModule | None:
+    """The traced model, or None unless two traces (training and evaluation) agree."""
+    flags, graphs = [(m, m.training) for m in model.modules()], []
+    try:
         for training in (True, False):
             for module, _ in flags:
                 module.training = training
-            graphs.append(fx.symbolic_trace(model))
-    except Exception:  # tracing runs the user's code with stand-ins; whatever it raises, the model itself still works
-        return None
+            graphs.append(trace(model))
     finally:
         for module, flag in flags:
             module.training = flag
-        drawn = before != _generators()
-        _restore(before)
-    if drawn or state != _state(model) or graphs[0].code != graphs[1].code:
+    first, second = graphs
+    if first is None or second is None or first.code != second.code:
         return None
-    if any(node.op == "get_attr" and "_tensor_constant" in str(node.target) for node in graphs[0].graph.nodes):
-        return None  # a tensor made in forward would be frozen
-    if [n for n, _ in graphs[0].named_parameters()] != [n for n, _ in model.named_parameters()]:
+    if [n for n, _ in first.named_parameters()] != [n for n, _ in model.named_parameters()]:
         return None
-    return graphs[0]
+    return first
 
 
 def _swap(traced: fx.GraphModule) -> bool:

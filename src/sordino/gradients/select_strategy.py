@@ -1,111 +1,183 @@
-"""Which way to per-example gradients fits a model: tried on three examples, against single backward passes.
+"""Which way to per-example gradients fits a model. Chosen once, from the model and public shapes, on synthetic input.
 
-Book-keeping sees layers, not code: a model that reads a layer's weights behind its back would get a wrong gradient
-without any error. So the first batch is used once to compare. The same trial refuses models that mix the examples of a
-batch, since then no example has a gradient of its own and no bound would hold.
+Private values decide nothing: neither the strategy nor the kernels that run may depend on what the records hold or how many
+there are. A batch runs in *slots*, a fixed number of them, the free ones filled with blanks, so that every library sees the
+same shapes in every call. Three conditions for a strategy that runs many examples at a time:
+
+1. By construction no example touches another: book-keeping needs a proof (`independence`); `torch.func.vmap` runs a function
+   of one example, which has no access to the others. What has neither runs one example at a time.
+2. Gradients are those of single backward passes, compared on three examples.
+3. A *rehearsal*: the same examples in other slots and with other neighbours give the same norms, to the last bit of a float.
+   Libraries do not promise this. Where it fails on this machine, examples run one at a time.
+
+All of it runs on a copy of the model, with weights moved by a little, so that no layer that starts at zero hides another.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from sordino.errors import BadInput
-from sordino.gradients.flat import Flat
+from sordino.gradients.flat import Flat, made_up
 from sordino.gradients.ghost_modules import Unsupported
-from sordino.gradients.strategies import Ghost, Loop, Loss, Strategy, Vmap, losses
+from sordino.gradients.independence import Mixes, prove
+from sordino.gradients.losses import Loss, OneByOne
+from sordino.gradients.slots import arranged
+from sordino.gradients.strategies import Ghost, Loop, Strategy, Vmap
+from sordino.privacy.randomness import SERVER, stream
 
 _TOLERANCE = 1e-3  # a wrong gradient is wrong by far more, rounding by far less
+_MOVED = 0.02  # how far weights are moved for the trial
+_SAME = 2.0**-44  # norms are doubles: one last bit of one float in a million would show
+_SHIFT = 5  # slots that examples move in the rehearsal: to another place in every vector of 4, 6, 8 or 16
 
 
-def settle(flat: Flat, loss: Loss, ghost: Ghost | None, x: Tensor, y: Tensor) -> Strategy:
-    """The fastest strategy that gives the gradients of single backward passes on the head of this batch."""
-    pick = torch.arange(3, device=x.device) % len(x)
-    x, y = x[pick], y[pick]
-    if x.is_floating_point():
-        x = torch.nan_to_num(x, nan=0.0, posinf=1.0, neginf=-1.0)
-    with _without_dropout(flat.model):
-        _refuse_mixing(flat, loss, x, y)
-        if ghost is not None and _agrees(ghost, x, y):
-            return ghost
-        vmap = Vmap(flat, loss)
+@dataclass(frozen=True)
+class Form:
+    """What is public of a batch: shapes of one example and its target, and their types."""
+
+    x: tuple[int, ...]
+    x_type: torch.dtype
+    y: tuple[int, ...]
+    y_type: torch.dtype
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor) -> Form:
+        return cls(tuple(x.shape[1:]), x.dtype, tuple(y.shape[1:]), y.dtype)
+
+
+def select(flat: Flat, loss: Loss, ghost: Ghost | None, form: Form, slots: int, others: bool = True) -> Strategy:
+    """The fastest strategy that meets the conditions above; without `others` book-keeping or a refusal."""
+    trial = Flat(copy.deepcopy(flat.model))
+    rng = stream(0, 0, SERVER, "rehearsal")
+    with torch.no_grad():
+        moves = rng.standard_normal(trial.size, np.float32)
+        trial.theta.add_(torch.from_numpy(moves).to(trial.theta.device), alpha=_MOVED)
+    why = "a layer has no adapter"
+    if ghost is not None:
         try:
-            with _seeded():
-                vmap.run(x, y)
-        except Exception:  # whatever torch.func cannot trace, a loop can
-            return Loop(flat, loss)
-        return vmap
-
-
-def _agrees(ghost: Ghost, x: Tensor, y: Tensor) -> bool:
-    """Whether norms and a weighted sum are those of one forward and three backward passes of the model as it is."""
-    flat, weights = ghost.flat, torch.tensor([1.0, -0.5, 0.25], device=x.device)
-    sizes, wanted = [], torch.zeros_like(flat.grad)
-    with _seeded(), torch.enable_grad():
-        each = losses(ghost.loss, flat.model, x, y)
-        for loss, weight in zip(each, weights):
-            grads = torch.autograd.grad(loss, flat.parameters, retain_graph=True, allow_unused=True)
-            sizes.append(torch.stack([g.norm() for g in grads if g is not None]).norm())
-            for window, g in zip(flat.split(wanted), grads):
-                if g is not None:
-                    window.add_(g * weight)
+            return _book_keeping(trial, ghost, form, rng)
+        except BadInput:
+            raise
+        except (Mixes, Unsupported, RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
+            why = str(error).split("\n")[0]
+    if not others:
+        raise BadInput(f"mode 'ghost' does not fit this model ({why}): use mode 'auto'.")
+    vmap = Vmap(trial, loss, slots)
     try:
-        with _seeded():
-            taken = ghost.run(x, y)
-            squares, total = taken.squares().sum(1), taken.weighted([weights] * len(flat.slots))
+        x, y = synthetic(trial.model, form, vmap.step, rng)
+        with _steady(trial.model):
+            _refuse_mixing(trial.model, x)
+            _rehearse(vmap, x, y)
+        return Vmap(flat, loss, slots)
     except BadInput:
         raise
-    except (Unsupported, RuntimeError, TypeError, ValueError, AttributeError):
-        return False
-    size = torch.stack(sizes)
-    limit = _TOLERANCE * size.max().clamp_min(1e-12)
-    return bool(((squares.sqrt() - size).abs() <= limit).all() and (total - wanted).norm() <= limit)
+    except Exception:  # whatever torch.func cannot trace, a loop can
+        return Loop(flat, loss, slots)
 
 
-def _refuse_mixing(flat: Flat, loss: Loss, x: Tensor, y: Tensor) -> None:
-    other = x.clone()
-    other[1:] = x[1:].flip(-1) if x.dim() > 1 else x[1:].flip(0)
-    if x.is_floating_point():
-        other[1:] += 1.0
+def _book_keeping(trial: Flat, ghost: Ghost, form: Form, rng: np.random.Generator) -> Ghost:
+    x, y = synthetic(trial.model, form, ghost.step, rng)
+    twin = Ghost(trial, ghost.given, ghost.step)
+    with _steady(trial.model):
+        prove(twin.plain, x)
+        if isinstance(twin.loss, OneByOne) and isinstance(ghost.loss, OneByOne):
+            with torch.no_grad():
+                twin.loss.settle(twin.net(x), y)
+            ghost.loss.loops = twin.loss.loops
+        if not _agrees(twin, x, y):
+            raise Unsupported("gradients differ from those of single backward passes")
+        try:
+            _rehearse(twin, x, y)
+        except Unsupported:  # zeros that make products even are a remedy
+            twin.tape.even = True
+            _rehearse(twin, x, y)
+    ghost.tape.even = twin.tape.even
+    return ghost
+
+
+def _refuse_mixing(model: nn.Module, x: Tensor) -> None:
+    """Examples would run one at a time, which keeps them apart; but a model that wants them together is better refused."""
+    x = x[:3]
     with torch.no_grad():
-        with _seeded():
-            first = losses(loss, flat.model, x, y)[0]
-        with _seeded():
-            second = losses(loss, flat.model, other, y)[0]
-    if not torch.allclose(first, second, rtol=1e-3, atol=1e-5, equal_nan=True):
+        together, again = model(x), model(x)
+        alone = torch.cat([model(x[i : i + 1]) for i in range(len(x))])
+    if torch.equal(together, again) and not torch.allclose(together, alone, rtol=1e-3, atol=1e-5, equal_nan=True):
         raise BadInput(
-            "the model mixes the examples of a batch (the loss of one changes with the others), so no example can be "
+            "the model mixes the examples of a batch (the output of one changes with the others), so no example can be "
             "protected: replace what works across the batch, for instance by GroupNorm."
         )
 
 
+def _agrees(ghost: Ghost, x: Tensor, y: Tensor) -> bool:
+    """Whether norms and a weighted sum of three examples are those of three backward passes of the model as it is."""
+    taken, alone = ghost.run(x, y), Loop(ghost.flat, ghost.given).run(x[:3], y[:3])
+    weights = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    weights[: min(3, len(x))] = torch.tensor([1.0, -0.5, 0.25], dtype=torch.float64)[: len(x)]
+    squares, wanted = taken.squares()[:3].sum(1), alone.squares().sum(1)
+    taken.drop(weights == 0)
+    total = taken.weighted([weights] * len(ghost.flat.slots))
+    want = alone.weighted([weights[:3]] * len(ghost.flat.slots))
+    limit = _TOLERANCE * wanted.sqrt().max().clamp_min(1e-12)
+    close = (squares.sqrt() - wanted.sqrt()).abs() <= limit
+    return bool(close.all() and (total - want).norm() <= limit)
+
+
+def _rehearse(strategy: Strategy, x: Tensor, y: Tensor) -> None:
+    """Raise `Unsupported` unless examples give the same bits in other slots, beside blanks."""
+    moved_x, moved_y = x.roll(_SHIFT, 0), y.roll(_SHIFT, 0)
+    moved_x[1::2], moved_y[1::2] = 0, 0
+    with torch.no_grad():
+        first, second = strategy.run(x, y).squares(), strategy.run(moved_x, moved_y).squares()
+    first, second = first.roll(_SHIFT, 0)[::2], second[::2]
+    if not bool(((first - second).abs() <= _SAME * first).all()):
+        raise Unsupported("a library gives an example other bits in another slot")
+
+
+def synthetic(model: nn.Module, form: Form, n: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Examples that no one holds, of the right shapes, and targets that the model can have."""
+    x = arranged(made_up(model, form.x, form.x_type, n))
+    if not form.y_type.is_floating_point:
+        with torch.no_grad(), _steady(model):
+            out = model(x[:2])
+        classes = out.shape[-1] if out.dim() > 1 else 2
+        return x, torch.from_numpy(rng.integers(0, max(1, classes), (n, *form.y))).to(x.device, form.y_type)
+    return x, torch.from_numpy(rng.standard_normal((n, *form.y), np.float32)).to(x.device, form.y_type)
+
+
+_DRAWS = {"dropout", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "native_dropout"}
+_DRAWS |= {"dropout1d", "dropout2d", "dropout3d"}
+
+
+class _NoDropout(TorchFunctionMode):
+    """Dropout passes everything on: its draws belong to slots, and examples change theirs in a rehearsal."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "").rstrip("_") in _DRAWS and args and isinstance(args[0], Tensor):
+            return args[0] * 1
+        return func(*args, **(kwargs or {}))
+
+
 @contextmanager
-def _seeded() -> Iterator[None]:
-    """The same draws in every pass (functional dropout), and the generator left as it was."""
+def _steady(model: nn.Module) -> Iterator[None]:
+    """Without dropout, and the generator left as it was."""
     state = torch.random.get_rng_state()
-    try:
-        torch.random.default_generator.manual_seed(0)
-        yield
-    finally:
-        torch.random.set_rng_state(state)
-
-
-@contextmanager
-def _without_dropout(model: nn.Module) -> Iterator[None]:
-    """Layers that draw at random, switched off: their draws need not come in the same order in two strategies."""
-    layers = [m for m in model.modules() if isinstance(m, nn.modules.dropout._DropoutNd) and m.training]
     stacks = [(m, m.dropout) for m in model.modules() if isinstance(m, nn.RNNBase)]
-    for layer in layers:
-        layer.training = False
     for stack, _ in stacks:
         stack.dropout = 0.0
     try:
-        yield
+        with _NoDropout():
+            yield
     finally:
-        for layer in layers:
-            layer.training = True
+        torch.random.set_rng_state(state)
         for stack, rate in stacks:
             stack.dropout = rate

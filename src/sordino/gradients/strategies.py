@@ -1,19 +1,21 @@
 """Three ways to the gradients of single examples, one interface.
 
-- `Ghost`: one forward and one backward pass for the whole chunk, with book-keeping in every layer (`ghost_modules`);
+- `Ghost`: one forward and one backward pass for the whole chunk, with book-keeping in every layer (`ghost_modules`). It runs
+  the traced model, a fixed list of calls, and never the user's code;
 - `Vmap`: `torch.func` forms all gradients of a smaller chunk, for models with other layers;
 - `Loop`: one backward pass per example, for what `torch.func` cannot trace.
+
+`select_strategy` says which of them a model may use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
-from sordino.errors import BadInput
 from sordino.gradients.flat import Flat
 from sordino.gradients.fused import Block
 from sordino.gradients.ghost_block import BlockAdapter
@@ -28,12 +30,11 @@ from sordino.gradients.ghost_modules import (
     Tape,
     Unsupported,
 )
-from sordino.gradients.rewrite import faster
-
-Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) -> one loss per example
+from sordino.gradients.losses import Loss, checked, rowwise
+from sordino.gradients.rewrite import quicken, trace
 
 CHUNK = 128  # fewer examples leave the fixed cost of a pass visible, more leave the cache
-DENSE = 1024  # the same for models of dense layers only, where a pass is short
+DENSE = 256  # the same for models of dense layers only, where a pass is short
 _BYTES = 128 << 20  # of per-example gradients alive at a time
 
 
@@ -41,14 +42,6 @@ def power_of_two(entries: int, most: int = CHUNK) -> int:
     """Examples of `entries` kept numbers each that fit the memory, at most `most`."""
     fits = max(1, _BYTES // (4 * max(1, entries)))
     return min(most, 1 << (fits.bit_length() - 1))
-
-
-def losses(loss: Loss, net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """One loss per example, or a refusal."""
-    out = loss(net(x), y)
-    if out.shape != (len(x),):
-        raise BadInput(f"the loss must give one number per example, not shape {tuple(out.shape)} for {len(x)}.")
-    return out
 
 
 _NORMS = (nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
@@ -86,8 +79,8 @@ class PerExampleGrads:
         return out
 
     def weighted(self, factors: list[Tensor]) -> Tensor:
-        """The flat sum, given a factor [n] for each parameter tensor."""
-        out = torch.zeros_like(self.flat.grad)
+        """The flat sum in double precision, given a factor [n] (doubles) for each parameter tensor."""
+        out = torch.zeros_like(self.flat.grad, dtype=torch.float64)
         for record, slots in self.parts:
             for slot, total in zip(slots, record.weighted([factors[i] for i in slots])):
                 window = self.flat.slots[slot]
@@ -118,11 +111,13 @@ class Strategy(Protocol):
 
 
 class Ghost:
-    """Book-keeping in every layer. Raises `Unsupported` if some layer has no adapter."""
+    """Book-keeping in every layer. Raises `Unsupported` if the model cannot be traced or some layer has no adapter."""
 
-    def __init__(self, flat: Flat, loss: Loss) -> None:
-        self.flat, self.loss, self.tape = flat, loss, Tape()
-        self.net = faster(flat.model)
+    def __init__(self, flat: Flat, loss: Loss, slots: int | None = None) -> None:
+        self.flat, self.given, self.loss, self.tape = flat, loss, rowwise(loss), Tape()
+        self.plain = _traced(flat)
+        self.net = fx.GraphModule(flat.model, copy.deepcopy(self.plain.graph))
+        quicken(self.net)
         self.adapters: list[Adapter] = []
         self.slots: list[list[int]] = []
         places = {id(p): i for i, p in enumerate(flat.parameters)}
@@ -145,7 +140,8 @@ class Ghost:
         self.blocks = [BlockAdapter(m, of[id(m._layer[0])], self.tape) for m in blocks if id(m._layer[0]) in of]
         self.stand_ins: list[Adapter | BlockAdapter] = [*self.adapters, *self.blocks]
         dense = all(isinstance(a, LinearAdapter) for a in self.adapters)
-        self.step = power_of_two(sum(a.kept for a in self.adapters), DENSE if dense else CHUNK)
+        most = power_of_two(sum(a.kept for a in self.adapters), DENSE if dense else CHUNK)
+        self.step = most if slots is None else min(slots, most)
 
     def run(self, x: Tensor, y: Tensor) -> PerExampleGrads:
         self.tape.clear(len(x))
@@ -155,7 +151,7 @@ class Ghost:
             stand_in.install()
         try:
             with torch.enable_grad():
-                self.tape.backward(losses(self.loss, self.net, x, y))
+                self.tape.backward(checked(self.loss(self.net(x), y), len(x)))
             records = [adapter.record(len(x)) for adapter in self.adapters]
         finally:
             self.tape.clear()
@@ -166,11 +162,27 @@ class Ghost:
         return PerExampleGrads(self.flat, list(zip(records, self.slots)), len(x))
 
 
+def _traced(flat: Flat) -> fx.GraphModule:
+    """The model as a list of calls of layers, none of which reads a trained parameter past its layer."""
+    traced = trace(flat.model)
+    if traced is None:
+        raise Unsupported("the model cannot be traced")
+    trained = {id(p) for p in flat.parameters}
+    for node in traced.graph.nodes:
+        if node.op == "get_attr":
+            value = flat.model
+            for part in str(node.target).split("."):
+                value = getattr(value, part)
+            if id(value) in trained:
+                raise Unsupported(f"the model reads {node.target} by itself")
+    return traced
+
+
 class Vmap:
     """All gradients of a chunk through `torch.func`."""
 
-    def __init__(self, flat: Flat, loss: Loss) -> None:
-        self.flat, self.loss, self.step = flat, loss, power_of_two(flat.size)
+    def __init__(self, flat: Flat, loss: Loss, slots: int | None = None) -> None:
+        self.flat, self.loss, self.step = flat, loss, min(power_of_two(flat.size), slots or CHUNK)
 
     def run(self, x: Tensor, y: Tensor) -> PerExampleGrads:
         from torch.func import functional_call, grad, vmap
@@ -181,7 +193,8 @@ class Vmap:
         trained = {s.name: p.detach() for s, p in zip(self.flat.slots, self.flat.parameters)}
 
         def one(parameters: dict[str, Tensor], xi: Tensor, yi: Tensor) -> Tensor:
-            return self.loss(functional_call(model, {**fixed, **parameters}, (xi[None],)), yi[None])[0]
+            out = functional_call(model, {**fixed, **parameters}, (xi[None],))
+            return checked(self.loss(out, yi[None]), 1)[0]
 
         grads = vmap(grad(one), in_dims=(None, 0, 0), randomness="different")(trained, x, y)
         return kept(self.flat, [grads[s.name] for s in self.flat.slots])
@@ -190,18 +203,19 @@ class Vmap:
 class Loop:
     """One backward pass per example."""
 
-    def __init__(self, flat: Flat, loss: Loss) -> None:
-        self.flat, self.loss, self.step = flat, loss, power_of_two(flat.size)
+    def __init__(self, flat: Flat, loss: Loss, slots: int | None = None) -> None:
+        self.flat, self.loss, self.step = flat, loss, min(power_of_two(flat.size), slots or CHUNK)
 
     def run(self, x: Tensor, y: Tensor) -> PerExampleGrads:
         flat, grads = self.flat, [torch.zeros(len(x), *p.shape, device=p.device) for p in self.flat.parameters]
         with torch.enable_grad():
             for i in range(len(x)):
-                loss = losses(self.loss, flat.model, x[i : i + 1], y[i : i + 1])[0]
+                loss = checked(self.loss(flat.model(x[i : i + 1]), y[i : i + 1]), 1)[0]
                 given = torch.autograd.grad(loss, flat.parameters, allow_unused=True)
                 for all_, g in zip(grads, given):
                     if g is not None:
                         all_[i] = g
+                flat.guard()  # what one example left behind would reach the next
         return kept(flat, grads)
 
 

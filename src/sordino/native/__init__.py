@@ -46,7 +46,14 @@ def library() -> ctypes.CDLL | None:
     made.sordino_pool.argtypes = [pointer, block, flag, pointer, pointer]
     made.sordino_forward.argtypes = [*[pointer] * 3, block, flag, *[pointer] * 3]
     made.sordino_backward.argtypes = [*[pointer] * 5, block, flag, flag, *[pointer] * 4]
-    for run in (made.sordino_pool, made.sordino_forward, made.sordino_backward):
+    number = ctypes.c_long
+    made.sordino_squares.argtypes = [pointer, number, number, pointer]
+    made.sordino_weighted.argtypes = [pointer, pointer, number, number, pointer]
+    made.sordino_outer.argtypes = [pointer, pointer, number, number, number, pointer, pointer]
+    for run in (
+        made.sordino_pool, made.sordino_forward, made.sordino_backward,
+        made.sordino_squares, made.sordino_weighted, made.sordino_outer,
+    ):  # fmt: skip
         run.restype = None
     for room in (made.sordino_forward_scratch, made.sordino_backward_scratch):
         room.argtypes, room.restype = [block], ctypes.c_long

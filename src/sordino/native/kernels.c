@@ -379,6 +379,90 @@ EXPORT WIDEST void sordino_backward(const float *g, const float *out, const int3
   }
 }
 
+/* ---- norms and sums of rows: single precision in, double precision out ------------------------------------------------- */
+
+/* Four at a time, eight sums side by side: compilers keep wider vectors of doubles in memory. */
+enum { QUAD = 4 };
+typedef float quad __attribute__((vector_size(4 * QUAD), aligned(4), may_alias));
+typedef double wide4 __attribute__((vector_size(8 * QUAD), aligned(8), may_alias));
+INLINE wide4 widen(const float *p) { return __builtin_convertvector(*(const quad *)p, wide4); }
+
+/* Squared lengths of n rows of d floats. The square of a float is exact in a double and neither over- nor underflows. */
+EXPORT WIDEST void sordino_squares(const float *x, long n, long d, double *out) {
+  for (long i = 0; i < n; i++, x += d) {
+    wide4 sum[8] = {{0}};
+    long t = 0;
+    for (; t + 8 * QUAD <= d; t += 8 * QUAD)
+      for (int k = 0; k < 8; k++) {
+        wide4 v = widen(x + t + k * QUAD);
+        sum[k] += v * v;
+      }
+    double rest = 0;
+    for (; t < d; t++) rest += (double)x[t] * x[t];
+    wide4 all = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+    out[i] = ((all[0] + all[1]) + (all[2] + all[3])) + rest;
+  }
+}
+
+/* out [d] = sum of f[i] x[i], rows in their order. Rows whose factor is zero are not read: they may hold NaN. */
+enum { TILE = 1024, ABREAST = 4 };
+EXPORT WIDEST void sordino_weighted(const float *x, const double *f, long n, long d, double *out) {
+  memset(out, 0, d * sizeof(double));
+  for (long from = 0; from < d; from += TILE) {
+    long to = from + TILE < d ? from + TILE : d;
+    for (long i = 0; i < n;) {
+      const float *row[ABREAST];
+      double by[ABREAST] = {0};
+      long found = 0;
+      for (; i < n && found < ABREAST; i++)
+        if (f[i] != 0.0) row[found] = x + i * d, by[found++] = f[i];
+      if (!found) break;
+      for (long k = found; k < ABREAST; k++) row[k] = row[0];
+      long t = from;
+      for (; t + 2 * QUAD <= to; t += 2 * QUAD) {
+        wide4 a = *(wide4 *)(out + t), b = *(wide4 *)(out + t + QUAD);
+        for (int k = 0; k < ABREAST; k++) a += by[k] * widen(row[k] + t), b += by[k] * widen(row[k] + t + QUAD);
+        *(wide4 *)(out + t) = a, *(wide4 *)(out + t + QUAD) = b;
+      }
+      for (; t < to; t++)
+        for (int k = 0; k < ABREAST; k++) out[t] += by[k] * (double)row[k][t];
+    }
+  }
+}
+
+/* out [o][d] = sum of w[i] x[i]' for weights w [n][o] in double precision. A strip of x is widened once for all o. */
+#define STRIP(COUNT)                                                           \
+  case COUNT: {                                                                \
+    wide4 a[COUNT], b[COUNT];                                                  \
+    for (int k = 0; k < COUNT; k++) a[k] = b[k] = (wide4){0};                  \
+    for (long i = 0; i < n; i++) {                                             \
+      wide4 u = strip[2 * i], v = strip[2 * i + 1];                            \
+      for (int k = 0; k < COUNT; k++) {                                        \
+        double by = w[i * o + q + k];                                          \
+        a[k] += by * u, b[k] += by * v;                                        \
+      }                                                                        \
+    }                                                                          \
+    for (int k = 0; k < COUNT; k++) {                                          \
+      double *to = out + (q + k) * d + from;                                   \
+      for (long t = 0; t < count; t++) to[t] = t < QUAD ? a[k][t] : b[k][t - QUAD]; \
+    }                                                                          \
+    break;                                                                     \
+  }
+EXPORT WIDEST void sordino_outer(const float *x, const double *w, long n, long d, long o, double *out, double *scratch) {
+  wide4 *strip = (wide4 *)scratch; /* [n][2] */
+  for (long from = 0; from < d; from += 2 * QUAD) {
+    long count = d - from < 2 * QUAD ? d - from : 2 * QUAD;
+    if (count == 2 * QUAD)
+      for (long i = 0; i < n; i++) strip[2 * i] = widen(x + i * d + from), strip[2 * i + 1] = widen(x + i * d + from + QUAD);
+    else
+      for (long i = 0; i < n; i++)
+        for (long t = 0; t < 2 * QUAD; t++) scratch[i * 2 * QUAD + t] = t < count ? x[i * d + from + t] : 0.0;
+    for (long q = 0; q < o; q += 5) switch (o - q < 5 ? o - q : 5) {
+        STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5)
+      }
+  }
+}
+
 /* Python finds the library by importing it; the functions are called through ctypes. */
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", 0, -1, 0, 0, 0, 0, 0};
 EXPORT uint32_t sordino_source(void) { return SORDINO_SOURCE; } /* checksum of this file, from setup.py */

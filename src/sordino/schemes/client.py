@@ -60,6 +60,9 @@ class ClientUpdate:
     def weight(self, item: int) -> int:
         return self.site.federation.size(item)
 
+    def assumptions(self) -> tuple[str, ...]:
+        return ()  # a whole update is clipped as one vector, in double precision
+
     def query(self, request: Request, item: int) -> Reply:
         update = self.update(request.round, item)
         self._waiting = {key: kept for key, kept in self._waiting.items() if key[0] == request.round}

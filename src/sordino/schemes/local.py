@@ -32,7 +32,7 @@ from sordino.rules.query import Answer, Query, answer_codes, is_raw, split
 from sordino.schemes import certified, expected
 from sordino.schemes.base import Exposure, Scheme
 from sordino.schemes.client import own_rounds
-from sordino.schemes.pooled import joint, record_rate, refuse_fixed
+from sordino.schemes.pooled import joint, record_rate, refuse_fixed, slots_for
 from sordino.schemes.request import CONTRIBUTE, Reply, Request, Work
 from sordino.schemes.round import Context, Release, Round, ScheduledRound
 from sordino.schemes.terms import Terms
@@ -177,7 +177,8 @@ class LocalSteps:
         assert isinstance(scheme, Local)
         self.site, self.plan, self.theta, self.rule, self.terms = site, terms.plan, theta, rule, terms
         self.scheme = scheme
-        self.per_example = PerExample(site.flat, site.losses)
+        self.per_example = PerExample(site.flat, site.losses, slots=slots_for(self.plan.batch_size))
+        self.per_example.prepare(*site.blank())  # before workers are forked
         self.descent = Descent(self.plan.optimizer, self.plan.lr, self.plan.momentum)
 
     def items(self, round: int, cohort: np.ndarray) -> list[int]:
@@ -185,6 +186,9 @@ class LocalSteps:
 
     def weight(self, item: int) -> int:
         return self.site.federation.size(item)
+
+    def assumptions(self) -> tuple[str, ...]:
+        return self.per_example.assumptions()
 
     def query(self, request: Request, item: int) -> Reply:
         raise AssertionError("local clients ask themselves")
@@ -217,16 +221,17 @@ class LocalSteps:
         x, y = x.index_select(0, drawn), y.index_select(0, drawn)
         door = _Door(source(self.plan.seed, round, k, f"noise-{key}", self.plan.secure), capacity, units)
 
+        seed = self.site.layer_seed(round, k, step)
         queries = self.rule.query(state)
         certified.check_queries(self.terms, queries)
         z_sum, (std_pre, std_with) = split(z, *queries)
         asked = None
         if queries.pre_clip is not None:
-            norms = joint(self.per_example.norms(x, y))
+            norms = joint(self.per_example.norms(x, y, seed=seed))
             asked = door.answer(queries.pre_clip, norms, self.rule.bound(state, None).size, std_pre)
         bound = self.rule.bound(state, asked)
         certified.check_bound(self.terms, bound)
-        total, norms = self.per_example.clipped_sum(x, y, bound)
+        total, norms = self.per_example.clipped_sum(x, y, bound, seed=seed)
         mean = bound.decode(door.sum(total, bound, z_sum) / units)
         said = None
         if queries.with_sum is not None:

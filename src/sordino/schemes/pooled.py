@@ -157,11 +157,13 @@ class PooledGradients:
         self.site, self.plan, self.theta, self.terms = site, terms.plan, theta, terms
         if site.federation.offsets is None:
             raise BadInput("the example unit pooled needs data that is held, not made on demand; use the client unit.")
-        self.per_example = PerExample(site.flat, site.losses)
+        self.chunk = slots_for(self.plan.batch_size)
+        self.per_example = PerExample(site.flat, site.losses, slots=self.chunk)
+        self.per_example.prepare(*site.blank())  # before workers are forked
         scheme = terms.scheme
         assert isinstance(scheme, Pooled)
         self.rate = scheme.rate(terms.public)
-        self.chunk = int(np.clip(self.plan.batch_size // 2, 32, 128))
+        self.chunk = self.per_example.chunk
         # Where that costs no speed no chunk mixes clients: on machines of their own they then give the same bits. What a
         # chunk adds up depends on its size in the last bits, so elsewhere it takes an option (`isolate_clients`).
         self.isolate_clients = 2 * self.plan.batch_size >= self.chunk * self.plan.clients
@@ -183,13 +185,17 @@ class PooledGradients:
     def weight(self, item: Chunk | Share) -> int:
         return len(item.rows) if isinstance(item, Chunk) else 1
 
+    def assumptions(self) -> tuple[str, ...]:
+        return self.per_example.assumptions()
+
     def query(self, request: Request, item: Chunk | Share) -> Reply:
         query, bound = request.query, request.bound
         assert query is not None and bound is not None
         if isinstance(item, Share):
             return self._answer_share(request, item.client)
-        self._load(request, item)
-        return self._answer(request, joint(self.per_example.norms(*self.site.rows(item.rows))))
+        self._load(request)
+        seed = self.site.layer_seed(request.round, item.number)
+        return self._answer(request, joint(self.per_example.norms(*self.site.rows(item.rows), seed=seed)))
 
     def contribute(self, request: Request, item: Chunk | Share, out: np.ndarray) -> Reply:
         bound = request.bound
@@ -200,15 +206,15 @@ class PooledGradients:
                 drawn = source(self.plan.seed, request.round, item.client, "noise", self.plan.secure)
                 noise = mechanisms.add_share(out, request.grid, bound, request.multiplier, request.survivors, drawn)
             return Reply(said.answer, noise, said.answer_noise)
-        self._load(request, item)
-        total, norms = self._clipped(bound, item.rows)
+        self._load(request)
+        total, norms = self._clipped(bound, item.rows, self.site.layer_seed(request.round, item.number))
         out -= request.grid.encode(total)  # the way down
         return Reply() if request.query is None else self._answer(request, norms)
 
-    def _clipped(self, bound: Bound, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _clipped(self, bound: Bound, rows: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         # What is sent is the way down, -g. Clipping is odd, except for a centre: that of g is minus that of -g.
         turned = Coordinates(-bound.mean, bound.scale) if isinstance(bound, Coordinates) else bound
-        total, norms = self.per_example.clipped_sum(*self.site.rows(rows), turned)
+        total, norms = self.per_example.clipped_sum(*self.site.rows(rows), turned, seed=seed)
         return total, joint(norms)
 
     def _answer(self, request: Request, norms: np.ndarray) -> Reply:
@@ -225,8 +231,7 @@ class PooledGradients:
         codes = np.zeros(answer_length(request.query), np.int64)
         return Reply(codes, answer_noise=add_answer_share(codes, request, self.plan, client))
 
-    def _load(self, request: Request, item: Chunk) -> None:
-        self.site.seed_layers(request.round, item.number)  # a seeded repeat draws the same dropout
+    def _load(self, request: Request) -> None:
         # One copy of the parameters per round is enough: nothing here changes them.
         if self._loaded != request.round:
             self.site.flat.load(self.theta)
@@ -234,8 +239,13 @@ class PooledGradients:
 
 
 def cut(rows: np.ndarray, size: int) -> list[np.ndarray]:
-    """Even pieces of about `size` rows: a short last one would cost nearly as much as a full one."""
-    return np.array_split(rows, max(1, len(rows) // size))
+    """Pieces of a fixed number of rows; the last is filled up with blanks where it is run."""
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def slots_for(batch: int) -> int:
+    """How many records run at a time: enough to keep the processor busy, few enough that blanks in the last piece are cheap."""
+    return int(np.clip(batch // 4, 32, 128))
 
 
 def joint(norms: np.ndarray) -> np.ndarray:

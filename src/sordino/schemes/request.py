@@ -66,6 +66,9 @@ class Work(Protocol, Generic[Item]):
     def query(self, request: Request, item: Item) -> Reply:
         """The item's answer to the query."""
 
+    def assumptions(self) -> tuple[str, ...]:
+        """What the bound on a contribution rests on and no proof covers, for the statement."""
+
     def contribute(self, request: Request, item: Item, out: np.ndarray) -> Reply:
         """Add the item's contribution, as fixed-point codes, to `out`."""
 

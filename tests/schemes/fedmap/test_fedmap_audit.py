@@ -49,7 +49,7 @@ class World:
         self.present, self.seen = present, []
         self.real, self.work._step = self.work._step, self.step
 
-    def clipped_sum(self, x, y, bound):
+    def clipped_sum(self, x, y, bound, seed=None):
         there = bool((y == 1).any()) and self.present
         total = np.zeros(8)
         total[0] = bound.size if there else 0.0

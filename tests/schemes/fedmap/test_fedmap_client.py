@@ -180,7 +180,7 @@ def test_a_client_out_of_budget_sits_out(monkeypatch):
 def test_the_noise_is_z_times_c(monkeypatch):
     """Gradients of zero, so that what is released is noise alone; the right size is accepted, two thirds and 3/2 are not."""
     steps = work(batch_size=60, lr=1.0)  # one step; nothing sampled
-    steps.per_example.clipped_sum = lambda x, y, bound: (np.zeros(10), np.zeros(len(y)))
+    steps.per_example.clipped_sum = lambda x, y, bound, seed=None: (np.zeros(10), np.zeros(len(y)))
     for bound, z in ((0.5, 2.0), (7.0, 0.9)):
         monkeypatch.setattr(features, "read", lambda *_, pair=(bound, z): pair)
         seen = []
@@ -205,7 +205,7 @@ def test_only_released_values_steer(monkeypatch):
     def run(flip):
         federation = population()
         steps = work(federation=federation)
-        steps.per_example.clipped_sum = lambda x, y, bound: (np.zeros(10), np.full(len(y), 0.1 if flip else 100.0))
+        steps.per_example.clipped_sum = lambda x, y, bound, seed=None: (np.zeros(10), np.full(len(y), 0.1 if flip else 100.0))
         # What the door lets out is scripted; all that lies before it differs between the two.
         monkeypatch.setattr(_Door, "answer", lambda self, *asked: Answer(np.array([-3.0]), self.units, 1.0))
         monkeypatch.setattr(certified, "check_released", lambda *said: None)
@@ -271,7 +271,7 @@ def test_published_statistics_are_those_of_equation_4():
 
 def test_published_noise_is_sigma_on_the_mean(monkeypatch):
     steps = work(PublishedSteps, variant="published")
-    steps.per_example.clipped_sum = lambda x, y, bound: (np.zeros(10), np.zeros(len(y)))
+    steps.per_example.clipped_sum = lambda x, y, bound, seed=None: (np.zeros(10), np.zeros(len(y)))
     x, y = steps.site.client(0)
     rng = np.random.Generator(np.random.PCG64(1))
     drawn = np.concatenate([steps._noisy(x[:20], y[:20], 3.0, 0.7, rng) for _ in range(200)])

@@ -60,6 +60,9 @@ class RemoteWork:
     def weight(self, item: int) -> int:
         return 1
 
+    def assumptions(self) -> tuple[str, ...]:
+        return ("Every data holder's own machine computes as this software does.",)
+
     def query(self, request: Request, item: int) -> Reply:
         raise AssertionError("clients are on other machines")
 
