@@ -146,7 +146,9 @@ def request_from_plain(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
                     plain[name] = long.astype(np.int64) if name == "sizes" else long
             fields["bound"] = bounds.from_json(plain)
         return Request(**fields)
-    except (KeyError, TypeError, AttributeError):
+    except MalformedMessage:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError):
         raise MalformedMessage("a request cannot be read: both sides need the same version.") from None
 
 
