@@ -137,7 +137,7 @@ class Deployed(Holders):
         super().__init__(folder, nodes, features, self.machines.address)
 
     def __enter__(self) -> Deployed:
-        from sordino.engines.flower.control import Link
+        from sordino.deployment.control import Link
         from sordino.engines.flower.grid import OverGrid
         from sordino.engines.flower.transport import SecureChannel
 

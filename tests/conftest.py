@@ -31,9 +31,9 @@ def linear():
 @pytest.fixture(scope="module")
 def one_thread():
     """As in the engines: results do not depend on how many cores there are."""
-    from sordino.engines import inprocess
+    from sordino.clients.threads import one_thread as alone
 
-    with inprocess.one_thread():
+    with alone():
         yield
 
 

@@ -50,7 +50,7 @@ class ModelProbe:
         """The model's answers. Batches go side by side, each in one thread: the same bits on any number of cores."""
         import torch
 
-        from sordino.engines.inprocess import one_thread
+        from sordino.clients.threads import one_thread
 
         self.flat.load(theta)
         self.flat.model.eval()
@@ -102,7 +102,7 @@ class ModelProbe:
     def _norms(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         import torch
 
-        from sordino.engines.inprocess import one_thread
+        from sordino.clients.threads import one_thread
 
         with one_thread():
             norms = self._per_example.norms(torch.from_numpy(x), torch.from_numpy(y), self.flat.layer_sizes())
@@ -120,7 +120,7 @@ class ModelProbe:
         import torch
         from torch.nn import functional
 
-        from sordino.engines.inprocess import one_thread
+        from sordino.clients.threads import one_thread
 
         self.flat.load(theta)
         self.flat.model.eval()

@@ -40,7 +40,7 @@ def learn(
     """
     import torch
 
-    from sordino.engines.inprocess import one_thread
+    from sordino.clients.threads import one_thread
 
     with one_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**62)))  # layers draw their weights and dropout from the global generator

@@ -157,7 +157,7 @@ class Tap:
             return self.engine.run(request, items)
         import torch
 
-        from sordino.engines.inprocess import one_thread
+        from sordino.clients.threads import one_thread
         from sordino.schemes.aggregate import aggregate
 
         start, replies = self.theta.copy(), []

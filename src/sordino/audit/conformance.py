@@ -223,7 +223,7 @@ def _refused(bug: int) -> bool:
 
 def _each(todo: Sequence[Callable[[], Any]], workers: int) -> Iterator[Any]:
     """Work on the tasks in as many processes as asked for (0: one per core); results in order."""
-    from sordino.engines.inprocess import one_thread
+    from sordino.clients.threads import one_thread
 
     count = min(workers or cores(), len(todo))
     with one_thread():

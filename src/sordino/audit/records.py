@@ -52,7 +52,7 @@ class Records:
 
     def contribute(self, work: Any, request: Request, which: np.ndarray, out: np.ndarray) -> None:
         """The clipped gradients of these canaries, by the work that does the same for real records."""
-        from sordino.engines.inprocess import one_thread
+        from sordino.clients.threads import one_thread
         from sordino.schemes.pooled import Chunk
 
         if len(which):

@@ -45,8 +45,8 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sordino.deployment.serving import split_address
-    from sordino.engines.flower.joining import Joined, own_records
+    from sordino.deployment.joining import Joined, own_records
+    from sordino.engines.flower.address import split_address
     from sordino.engines.flower.pki import Own
     from sordino.engines.flower.policy import Policy
     from sordino.errors import BadInput

@@ -104,8 +104,10 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(result.to_json()))
     else:
         from sordino.report.summary import summary
+        from sordino.verify import after_training
 
         print(summary(result))
+        print(after_training(result.folder))
     return 3 if result.stopped else 0
 
 

@@ -117,6 +117,7 @@ def run(args: argparse.Namespace) -> int:
     from sordino.engines.allocator import keep_memory
     from sordino.report.summary import summary
     from sordino.training import train
+    from sordino.verify import after_training
 
     keep_memory()
     model, federation, plan = assemble(plan)
@@ -130,6 +131,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(result.to_json()))
     else:
         print(summary(result))
+        print(after_training(result.folder))
         if result.stopped:
             print(f"Stopped    {result.stopped}", file=sys.stderr)
     return 3 if result.stopped else 0

@@ -23,6 +23,7 @@ from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.errors import BadInput, SordinoError
 from sordino.files import write_atomically
 from sordino.plan import Plan
+from sordino.privacy.ledger import Ledger
 from sordino.training import Progress, Result, train
 
 log = logging.getLogger("sordino.server")
@@ -38,6 +39,7 @@ def federate(
     test: Pair | None = None,
     normalise: Normalise | None = None,
     certificates: Mapping[str, str] | None = None,
+    authority: str | None = None,
     patience: Patience | None = None,
     resume: bool = False,
     simulated: bool = False,
@@ -106,8 +108,26 @@ def federate(
     model = build(plan.model, facts.shape, facts.classes, plan.seed)
     again = resume and (out / "ledger.jsonl").exists()
     result = train(model, federation, plan, out=out, resume=again, options=options, on_round=on_round, start=start)
-    post.ask({k: Message("done", {"statement": result.statement.text()}) for k in post.present()}, 30.0)
+    _close(post, result, out, authority)
     return result
+
+
+def _close(post: SecureChannel, result: Result, out: Path, authority: str | None) -> None:
+    """Tell every holder how the run ended, and keep what each of them signs."""
+    with Ledger.read(out / "ledger.jsonl") as ledger:
+        head = ledger.head["hash"]
+    told = {
+        "statement": result.statement.text(),
+        "rounds": result.statement.rounds,
+        "epsilon": result.epsilon if result.terms.proven else 0.0,
+        "ledger_head": head,
+    }
+    said = post.ask({k: Message("done", told) for k in post.present()}, 30.0)
+    signed = [said[k].head["attestation"] for k in sorted(said) if "attestation" in said[k].head]
+    if signed:
+        write_atomically(out / "attestations.json", json.dumps(signed, indent=2) + "\n", durable=True)
+    if authority is not None:
+        write_atomically(out / "ca.crt", authority, durable=True)
 
 
 def _greet(post: SecureChannel, plan: Plan, classes: int, normalise: Normalise | None, patience: Patience) -> Facts:

@@ -14,9 +14,10 @@ import numpy as np
 
 from sordino.data.check import Pair
 from sordino.data.dataset import Normalise
+from sordino.deployment.control import Link
 from sordino.deployment.federate import KEPT, federate
 from sordino.engines import EngineOptions
-from sordino.engines.flower.control import Link
+from sordino.engines.flower.address import split_address
 from sordino.engines.flower.engine import Patience
 from sordino.engines.flower.grid import OverGrid
 from sordino.engines.flower.pki import Own
@@ -114,6 +115,7 @@ def serve(
             test=public.test,
             normalise=public.normalise,
             certificates=nodes,
+            authority=own.authority,
             patience=patience,
             resume=resume,
             options=options,
@@ -121,14 +123,3 @@ def serve(
         )
     finally:
         link.close()
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """
-    >>> split_address("0.0.0.0:8443")
-    ('0.0.0.0', 8443)
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise BadInput(f"an address is HOST:PORT, not {address!r}.")
-    return host.strip("[]"), int(port)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from sordino.clients.threads import one_thread
 from sordino.engines import EngineOptions
 from sordino.engines.scoring import Scoring
 from sordino.schemes.aggregate import Aggregate, aggregate
@@ -40,14 +40,3 @@ class InProcess:
 
     def close(self) -> None:
         pass
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """The number of threads changes how sums are split, hence their last bits: clients always use one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -12,39 +12,21 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sordino.engines.flower.attesting import FIELDS, attest, canonical
 from sordino.errors import BadInput
 from sordino.verify.chain import Chain, Row
 from sordino.verify.epsilon import number
 from sordino.verify.verdict import Broken, Check
 
 if TYPE_CHECKING:
-    from sordino.engines.flower.pki import Own
+    from sordino.engines.flower.attesting import FIELDS, canonical
+
+__all__ = ["FIELDS", "NAME", "attest", "canonical", "compare", "read_authority"]
 
 NAME = "attestations.json"
-FIELDS = ("name", "certificate", "plan", "ledger_head", "rounds", "epsilon", "delta")
 _CHECK = "signatures"
-
-
-def attest(own: Own, plan: str, ledger_head: str, rounds: int, epsilon: float, delta: float) -> dict[str, Any]:
-    """What one data holder signs at the end of a run. An infinite epsilon is written as "inf"."""
-    signed: dict[str, Any] = {
-        "name": own.name,
-        "certificate": own.certificate,
-        "plan": plan,
-        "ledger_head": ledger_head,
-        "rounds": rounds,
-        "epsilon": "inf" if epsilon == float("inf") else epsilon,
-        "delta": delta,
-    }
-    return signed | {"signature": own.sign(canonical(signed)).hex()}
-
-
-def canonical(attestation: Row) -> bytes:
-    """The bytes that are signed."""
-    fields = {key: attestation[key] for key in FIELDS}
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
 
 
 def compare(folder: Path, statement: Row, ledger: Chain, authority: str | None = None) -> Check | None:

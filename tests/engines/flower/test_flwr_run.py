@@ -17,8 +17,8 @@ from safetensors.numpy import load_file
 
 from sordino import EngineOptions, Federation, Plan, train
 from sordino.assembly import assemble, complete
+from sordino.deployment.control import environment
 from sordino.engines.flower import bundle, pki
-from sordino.engines.flower.control import environment
 from sordino.plan import read_toml
 
 pytest.importorskip("flwr")

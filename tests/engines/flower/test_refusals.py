@@ -23,8 +23,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from machines import SORDINO, Machines
 
+from sordino.deployment.control import environment
 from sordino.engines.flower import local, pki, wire
-from sordino.engines.flower.control import environment
 from sordino.engines.flower.pki import Own
 from sordino.engines.flower.seals import SignedHolder, SignedServer, digest
 from sordino.engines.flower.wire import Message
@@ -160,7 +160,7 @@ class Live:
         """A SuperNode that is run by others than `sordino join`."""
         secret = self.folder / f"{name}.secret"
         secret.write_text("0" * 64)
-        words = [sys.executable, "-m", "sordino.engines.flower.supernode", str(secret), "--isolation", "process"]
+        words = [sys.executable, "-m", "sordino.deployment.supernode", str(secret), "--isolation", "process"]
         words += ["--superlink", f"127.0.0.1:{port}", "--root-certificates", str(certs / "ca.crt")]
         words += ["--auth-supernode-private-key", str(certs / "node.key"), "--superexec-auth-secret-file", str(secret)]
         words += ["--host", "127.0.0.1", "--port", str(free_port()), "--node-config", config or 'name="x"']
@@ -177,7 +177,7 @@ class Live:
         server = ["--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.crt", "--ssl-keyfile", "server.key"]
         place = self.certs / "expired"
         server = [word if word.startswith("--") else str(place / word) for word in server]
-        link = [sys.executable, "-m", "sordino.engines.flower.superlink", "--host", "127.0.0.1", "--port"]
+        link = [sys.executable, "-m", "sordino.deployment.superlink", "--host", "127.0.0.1", "--port"]
         self.process("old", [*link, str(self.port), *server, "--enable-supernode-auth", "--isolation", "process"])
         wrong = self.certs / "wrong"  # the first node's certificate, and a key that nobody knows
         shutil.copytree(self.certs / "n1", wrong)

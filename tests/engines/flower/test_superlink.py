@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from sordino.engines.flower.superlink import FleetOnly  # noqa: E402
+from sordino.deployment.superlink import FleetOnly  # noqa: E402
 
 
 def ask(guard, path, caller, own="10.0.0.1"):

@@ -205,7 +205,10 @@ def test_only_released_values_steer(monkeypatch):
     def run(flip):
         federation = population()
         steps = work(federation=federation)
-        steps.per_example.clipped_sum = lambda x, y, bound, seed=None: (np.zeros(10), np.full(len(y), 0.1 if flip else 100.0))
+        steps.per_example.clipped_sum = lambda x, y, bound, seed=None: (
+            np.zeros(10),
+            np.full(len(y), 0.1 if flip else 100.0),
+        )
         # What the door lets out is scripted; all that lies before it differs between the two.
         monkeypatch.setattr(_Door, "answer", lambda self, *asked: Answer(np.array([-3.0]), self.units, 1.0))
         monkeypatch.setattr(certified, "check_released", lambda *said: None)

@@ -109,7 +109,7 @@ class Remote:
             raise
 
     def evaluate(self) -> tuple[float, float] | None:
-        from sordino.engines.inprocess import one_thread
+        from sordino.clients.threads import one_thread
 
         with one_thread():
             return self.scoring.summary([self.scoring.score(start) for start in self.scoring.pieces()])

@@ -28,6 +28,7 @@ from sordino import errors
 from sordino.data.check import Pair
 from sordino.engines.flower import pki, wire
 from sordino.engines.flower.allowance import Allowance
+from sordino.engines.flower.attesting import attest
 from sordino.engines.flower.holder_run import Computed, HolderRun, boot, terms_of, write_json
 from sordino.engines.flower.part import Facts, Part
 from sordino.engines.flower.policy import Policy, Refused
@@ -292,14 +293,29 @@ class Holder:
         return Message("masked", _evidence(computed), {"masked": masked, **arrays})
 
     def _done(self, asked: Message) -> Message:
-        self._run(asked)
+        run = self._run(asked)
+        signed = self._attest(run, asked)
         write_atomically(
             self._folder(asked.get("run", str)) / "statement.txt", asked.get("statement", str).encode(), private=True
         )
         log.info("run %s is over", asked.get("run", str))
         if self.on_done is not None:
             self.on_done()
-        return Message("done")
+        return Message("done", {} if signed is None else {"attestation": signed})
+
+    def _attest(self, run: HolderRun, asked: Message) -> dict[str, Any] | None:
+        """Signs the result, if it is what this holder's own terms and ledger say; None where no keys were dealt out."""
+        if self._own is None or not run.terms.proven:
+            return None
+        told, own = float(asked.get("epsilon", (int, float))), run.terms.spent.epsilon
+        rounds = asked.get("rounds", int)
+        mine = len({grant.round for grant in run.ledger})
+        if not own * (1 - 1e-6) <= told <= own * (1 + 1e-6) or rounds > run.plan.rounds or mine > run.plan.rounds:
+            raise Refused(
+                f"the statement says epsilon {told:.6g}, and this holder's own terms {own:.6g}; it is not signed."
+            )
+        head = asked.get("ledger_head", str)
+        return attest(self._own, run.plan.digest(), head, rounds, told, run.plan.delta)
 
 
 def _evidence(computed: Computed) -> dict[str, Any]:

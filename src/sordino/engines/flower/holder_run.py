@@ -108,7 +108,7 @@ class HolderRun:
         """This client's contribution as codes, its answer, and the evidence of the noise in both."""
         import torch
 
-        from sordino.engines.inprocess import one_thread
+        from sordino.clients.threads import one_thread
 
         codes = np.zeros(self.theta.size if request.phase == CONTRIBUTE else 0, np.int64)
         items = self.work.items(request.round, np.array([self.me])) if task is None else [task]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from sordino.deployment.serving import split_address
+from sordino.engines.flower.address import split_address
 
 CONNECTED = ("SuperNode ID:", "Connection successful")
 AWAY = ("Connection attempt failed",)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sordino.engines.inprocess import one_thread
+from sordino.clients.threads import one_thread
 from sordino.errors import BadInput, positive, whole
 from sordino.privacy.randomness import stream
 from sordino.schemes.fedmap.metanet import bert, synthetic

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sordino.data.check import Pair
 from sordino.data.folder import SUFFIXES, read_file
-from sordino.engines.flower.control import environment
+from sordino.deployment.control import environment
 from sordino.engines.flower.holder import Holder
 from sordino.engines.flower.local import SOCKET, Listener
 from sordino.engines.flower.node_status import NodeStatus
@@ -118,7 +118,7 @@ class Joined:
         secret = self._place / "secret"
         secret.touch(mode=0o600)
         secret.write_text(secrets.token_hex(32))
-        command = [sys.executable, "-m", "sordino.engines.flower.supernode", str(secret)]
+        command = [sys.executable, "-m", "sordino.deployment.supernode", str(secret)]
         command += ["--superlink", self.address, "--root-certificates", str(self.certs / "ca.crt")]
         command += ["--auth-supernode-private-key", str(self.certs / "node.key"), "--isolation", "process"]
         command += ["--host", "127.0.0.1", "--port", str(_free_port()), "--superexec-auth-secret-file", str(secret)]

@@ -3,7 +3,7 @@
 Flower 1.41 serves the interface of nodes, that of run control and that of running apps on one port, and the last two ask
 nobody for a password: whoever holds the authority's certificate could list and start runs. Here they answer to this machine
 alone. Nodes that come before the server has admitted anyone are asked to wait, instead of being refused and having to start
-again. Start it with the arguments of flower-superlink: ``python -m sordino.engines.flower.superlink ...``
+again. Start it with the arguments of flower-superlink: ``python -m sordino.deployment.superlink ...``
 """
 
 from __future__ import annotations

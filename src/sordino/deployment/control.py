@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sordino.deployment.supernode import Heartbeat
 from sordino.engines.flower import bundle, pki
-from sordino.engines.flower.supernode import Heartbeat
 from sordino.engines.flower.watching import PARENT
 from sordino.errors import SordinoError
 
@@ -78,7 +78,7 @@ class Link:
         command = [
             sys.executable,
             "-m",
-            "sordino.engines.flower.superlink",
+            "sordino.deployment.superlink",
             "--host",
             self.host,
             "--port",

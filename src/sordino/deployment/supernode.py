@@ -3,7 +3,7 @@
 Stock Flower sleeps up to 3 s between looks at the server and starts an interpreter for every message; that is most of the
 6 s that an exchange takes. Here the node looks more often while there is something to do, and a thread of this process takes
 each task: it checks that the run's bundle is the one that this installation would have made, executes nothing of it, and
-calls the installed relay. Start it with ``python -m sordino.engines.flower.supernode SECRET-FILE`` and the arguments of
+calls the installed relay. Start it with ``python -m sordino.deployment.supernode SECRET-FILE`` and the arguments of
 flower-supernode, which must include ``--isolation process`` and the same secret.
 """
 
