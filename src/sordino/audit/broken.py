@@ -20,7 +20,7 @@ from sordino.schemes.aggregate import Aggregate
 from sordino.schemes.client import ClientUpdate
 from sordino.schemes.clipped import ClippedRound
 from sordino.schemes.request import Reply, Request
-from sordino.schemes.round import Context, Release
+from sordino.schemes.round import Context
 
 # ---- rounds ----------------------------------------------------------------------------------------------------------
 
@@ -63,8 +63,8 @@ class Bare(ClippedRound):
 class SumOnly(ClippedRound):
     """The sum gets the noise of the whole round, as if the histogram had cost nothing."""
 
-    def _open(self, total: Any, bound: Bound, z: float, t: int, purpose: str, *rest: Any) -> np.ndarray:
-        return super()._open(total, bound, self.terms.multiplier_of(t) if purpose == "noise" else z, t, purpose, *rest)
+    def _sum_multiplier(self, z: float, taken: float) -> float:
+        return z
 
 
 class SameNoise(ClippedRound):
@@ -83,18 +83,6 @@ class RestartedNoise(ClippedRound):
 
     def _noise_source(self, t: int, purpose: str) -> Source:
         return self._generator
-
-
-class EmptyUnnoised(ClippedRound):
-    """No noise where nobody came."""
-
-    def release(self, t: int, cohort: np.ndarray, rule_state: State) -> Release:
-        self._nobody = not len(cohort)
-        return super().release(t, cohort, rule_state)
-
-    def _open(self, total: Any, bound: Bound, z: float, *rest: Any) -> np.ndarray:
-        noisy = super()._open(total, bound, z, *rest)
-        return np.zeros_like(noisy) if self._nobody else noisy
 
 
 class EveryoneDraws(ClippedRound):
@@ -170,10 +158,10 @@ class Uncapped(_Answers):
 
 
 class UnclippedAnswers(_Answers):
-    """Four times the answer that was asked for, which a clip to the declared norm would have caught."""
+    """Forty times the answer that was asked for, which a clip to the declared norm would have caught."""
 
     def said(self, query: Query, norm: float, bound: float) -> np.ndarray:
-        return 4 * query.encode(np.array([norm]), bound)
+        return 40 * query.encode(np.array([norm]), bound)
 
 
 # ---- bounds ----------------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ class ClippedRound(ScheduledRound):
         taken = share_of(queries.pre_clip)
         request = request_for(self.terms, t, CONTRIBUTE, bound, queries.with_sum, taken)
         aggregate = self.engine.run(request, items)
-        z_sum = z / math.sqrt(1 - (taken + share_of(queries.with_sum)))
+        z_sum = self._sum_multiplier(z, taken + share_of(queries.with_sum))
         mechanism = mechanisms.laplace if self.plan.mechanism == "laplace" else mechanisms.gaussian
         total = self._open(aggregate.total, bound, z_sum, t, "noise", mechanism)
         denominator = self.terms.denominator(cohort)
@@ -99,6 +99,10 @@ class ClippedRound(ScheduledRound):
             noisy, event = mechanism(total, bound, z, self._noise_source(t, purpose))
         self._released.append(event)
         return noisy.value
+
+    def _sum_multiplier(self, z: float, taken: float) -> float:
+        """The sum gets what the queries leave of the round."""
+        return z / math.sqrt(1 - taken)
 
     def _noise_source(self, t: int, purpose: str) -> Source:
         """A stream of its own for each round and purpose."""
