@@ -1,12 +1,19 @@
-"""A rule of one's own: the bound halves every ten rounds. It follows a public schedule, so it costs no privacy.
+"""A rule of one's own, trained with: the bound halves every ten rounds. It follows a public schedule, so it costs no privacy.
 
 python examples/own_rule.py
+
+On the command line, from this folder: sordino train --method own_rule:HALVING --rounds 30
 """
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
+import sordino
+from sordino.assembly import assemble
+from sordino.methods import RuleContext
 from sordino.privacy.bounds import Bound, Flat
 from sordino.rules.base import NOTHING, Queries, RoundOutput, State
 from sordino.rules.query import Answer
@@ -14,6 +21,8 @@ from sordino.rules.query import Answer
 
 @dataclass(frozen=True)
 class Halving:
+    """The bound of round t is start / 2^(t // every)."""
+
     start: float = 1.0
     every: int = 10
 
@@ -30,15 +39,31 @@ class Halving:
         return {"round": seen.round}
 
 
-def main() -> list[float]:
-    rule = Halving()
-    state, sizes = rule.init(), []
-    for t in range(1, 31):
-        bound = rule.bound(state, None)
-        sizes.append(bound.size)
-        state = {"round": t}
-    print("bounds of rounds 1, 11 and 21:", sizes[0], sizes[10], sizes[20])
-    return sizes
+def halving(context: RuleContext, *, every: float = 10) -> Halving:
+    """Keyword arguments are the options that a plan may give: `--option every=5`."""
+    return Halving(context.plan.bound, int(every))
+
+
+HALVING = sordino.Method("halving", "An example of this repository", halving)
+
+
+def main(out: Path | None = None) -> sordino.Result:
+    plan = sordino.Plan(
+        method=HALVING,
+        epsilon=4.0,
+        rounds=30,
+        batch_size=256,
+        lr=2.0,
+        server_optimizer="momentum",
+        options={"every": 10},
+    )
+    model, federation, plan = assemble(plan)
+    folder = out or Path(tempfile.mkdtemp()) / "run"
+    result = sordino.train(model, federation, plan, out=folder)
+    bounds = [row["bound"] for row in result.metrics]
+    print(f"bounds of rounds 1, 11 and 21: {bounds[0]}, {bounds[10]}, {bounds[20]}")
+    print(f"accuracy {result.accuracy:.1%} at epsilon {result.epsilon:.3g}, proven for each {plan.unit}")
+    return result
 
 
 if __name__ == "__main__":
