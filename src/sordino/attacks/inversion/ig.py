@@ -48,7 +48,16 @@ class IG:
         course = Course(self.steps, lambda part: self.lr * span * decay(part), self.patience)
         priors = [(self.variation / span, total_variation)]
         result = search(
-            matcher, found, self.restarts, cosine(matcher.target), priors, course, self.seed, progress, name=self.name, say=say
+            matcher,
+            found,
+            self.restarts,
+            cosine(matcher.target),
+            priors,
+            course,
+            self.seed,
+            progress,
+            name=self.name,
+            say=say,
         )
         return chosen(result[0], result[1], found, *result[2:])
 

@@ -25,7 +25,9 @@ def infer_labels(matcher: Matcher, seed: int = 0) -> np.ndarray:
     classes, batch = victim.classes, message.batch
     name = next((n for n in reversed(matcher.names) if parts[n].shape == (classes,)), None)
     if name is None:
-        weight = next((parts[n] for n in reversed(matcher.names) if parts[n].dim() == 2 and len(parts[n]) == classes), None)
+        weight = next(
+            (parts[n] for n in reversed(matcher.names) if parts[n].dim() == 2 and len(parts[n]) == classes), None
+        )
         if weight is None:
             return np.zeros(batch, np.int64)
         order = np.argsort(weight.min(1).values.numpy(), kind="stable")

@@ -36,7 +36,9 @@ def likeness(original: np.ndarray, made: np.ndarray) -> Likeness:
     """Of one image (channel, height, width), pixels between 0 and 1."""
     a, b = (np.asarray(part, np.float64) for part in (original, made))
     if a.shape != b.shape or a.ndim != 3:
-        raise BadInput(f"an image of shape {a.shape} cannot be compared with one of {b.shape}; both must be of one shape.")
+        raise BadInput(
+            f"an image of shape {a.shape} cannot be compared with one of {b.shape}; both must be of one shape."
+        )
     for part in (a, b):
         if not np.isfinite(part).all() or part.min() < 0 or part.max() > 1:
             raise BadInput("pixels must lie between 0 and 1; undo the normalisation first (Victim.pixels).")

@@ -49,7 +49,9 @@ class ObservedMessage:
                 f"the message has shape {self.update.shape} and the model {self.theta.shape}; both must be one vector."
             )
         if not np.isfinite(self.update).all():
-            raise BadInput("the message holds numbers that are not finite; attack a message of a run that has not diverged.")
+            raise BadInput(
+                "the message holds numbers that are not finite; attack a message of a run that has not diverged."
+            )
 
     @property
     def gradient(self) -> np.ndarray:
