@@ -193,7 +193,8 @@ def _notes(rows: list[dict[str, Any]]) -> list[str]:
         for note in row["notes"]:
             about.setdefault(note, []).append(row["attack"])
     return [
-        f"  {note}" if len(names) == len(rows) > 1 else f"  {', '.join(names)}: {note}" for note, names in about.items()
+        f"  {note}" if len(names) == len(rows) > 1 else f"  {', '.join(dict.fromkeys(names))}: {note}"
+        for note, names in about.items()
     ]
 
 

@@ -30,6 +30,7 @@ class DLG:
     steps: int = 2000
     restarts: int = 3
     enough: float = 3e-8
+    patience: int = 150  # steps in which the loss must fall by a hundredth
     seed: int = 0
 
     name = "dlg"
@@ -62,7 +63,7 @@ class DLG:
             pull = matcher.step(images(p), classes(p), distance)
             return float(pull.value[0]), torch.cat([(pull.images * span).reshape(-1), pull.logits.reshape(-1)])
 
-        restart, step, before, taken = 0, 0, 0.0, 0
+        restart, step, before, taken, mark = 0, 0, 0.0, 0, float("inf")
         state: LBFGS | None = None
         best, least = torch.zeros(pixels + message.batch * victim.classes), float("inf")
         kept = progress.load()
@@ -70,12 +71,13 @@ class DLG:
             arrays, numbers = kept
             best, least = arrays.pop("best"), numbers["least"]
             restart, step, before = int(numbers["restart"]), int(numbers["step"]), numbers["seconds"]
-            taken = int(numbers["taken"])
+            taken, mark = int(numbers["taken"]), numbers["mark"]
             state = LBFGS.from_arrays(arrays) if "point" in arrays else None
 
         def write() -> None:
             seconds = before + time.perf_counter() - started
             numbers = {"restart": restart, "step": step, "seconds": seconds, "least": least, "taken": taken}
+            numbers["mark"] = mark
             progress.save({**({} if state is None else state.arrays()), "best": best}, numbers)
 
         with one_thread():
@@ -85,6 +87,10 @@ class DLG:
                     start = [rng.random(pixels), rng.standard_normal(message.batch * victim.classes)]
                     state = LBFGS.start(torch.from_numpy(np.concatenate(start).astype(np.float32)), objective)
                 while step < self.steps and not state.stalled and state.value > self.enough:
+                    if step % self.patience == 0:
+                        if state.value > 0.99 * mark:
+                            break
+                        mark = state.value
                     state.advance(objective)
                     step += 1
                     taken += 1
@@ -94,7 +100,7 @@ class DLG:
                         write()
                 if state.value < least:
                     best, least = state.point, state.value
-                restart, step, state = restart + 1, 0, None
+                restart, step, state, mark = restart + 1, 0, None, float("inf")
         say(self.name, self.restarts * self.steps, self.restarts * self.steps)
         write()
         made = images(best)[0].clamp(min=low, max=low + span).numpy().copy()

@@ -25,8 +25,7 @@ class Generator(nn.Module):
         self.up2 = nn.ConvTranspose2d(width, width // 2, 4, 2, 1)
         self.norm2 = nn.BatchNorm2d(width // 2)
         self.last = nn.Conv2d(width // 2, channels, 3, padding=1)
-        self.register_buffer("low", low)
-        self.register_buffer("span", high - low)
+        self.low, self.span = low, high - low
 
     def forward(self, z: Tensor) -> Tensor:
         u = self.first(z).reshape(len(z), -1, *self.side)

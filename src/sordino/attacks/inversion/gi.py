@@ -23,7 +23,7 @@ from sordino.attacks.inversion.search import Course, Say, chosen, search
 class GI:
     """Weights for losses that are normalised by size; chosen on images that no table judges."""
 
-    steps: int = 1000
+    steps: int = 600
     seeds: int = 4
     lr: float = 0.1
     variation: float = 1e-1
@@ -31,7 +31,7 @@ class GI:
     features: float = 1e-3
     group: float = 1e-2
     langevin: float = 0.01
-    patience: int = 400
+    patience: int = 200
     direction: bool = True  # compare directions, as IG does; False: squared distance, as published
     seed: int = 0
 

@@ -202,7 +202,7 @@ class Matcher:
     def _gradient(self, x: Tensor, q: Tensor, at: dict[str, Tensor] | None = None) -> Tensor:
         if at is None:
             loss = _loss(self.module(x), q)
-            parameters = self.flat.parameters
+            parameters: list[Tensor] = list(self.flat.parameters)
         else:
             loss = _loss(torch.func.functional_call(self.module, at, (x,)), q)
             parameters = list(at.values())

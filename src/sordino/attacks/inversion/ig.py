@@ -21,11 +21,11 @@ from sordino.attacks.inversion.search import Course, Say, chosen, search
 class IG:
     """The paper runs 24,000 steps on a graphics card; the loss has settled long before on small images."""
 
-    steps: int = 1000
+    steps: int = 600
     restarts: int = 2
     lr: float = 0.1  # in pixel ranges
     variation: float = 1e-1
-    patience: int = 400
+    patience: int = 200
     seed: int = 0
 
     name = "ig"

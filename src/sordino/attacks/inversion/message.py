@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sordino.attacks.inversion.observed import Make, ObservedMessage
+from sordino.attacks.inversion.observed import Clipped, Kind, Make, ObservedMessage
 from sordino.attacks.replay import Uncharged
 from sordino.clients.site import Site
 from sordino.engines import make_work
@@ -210,10 +210,10 @@ def _as_seen(
     if plan.pooled and plan.private:  # what is sent is the way down
         return ObservedMessage((-mean).astype(np.float32), "gradient", clipped="record", **common)
     steps = local_steps(alone, records)
-    clipped = "" if bound is None else "record" if plan.local else "update"
+    clipped: Clipped = "" if bound is None else "record" if plan.local else "update"
     if plan.method_spec.closed_loop:  # steps are measured in bounds: the plan's
         common["bound"] = plan.bound
-    kind = "model-update" if not others else "sum"
+    kind: Kind = "model-update" if not others else "sum"
     total = mean * (terms.denominator(np.arange(group.clients)) if others else 1.0)
     size = 0 if plan.private and plan.local else min(plan.batch_size, records)
     return ObservedMessage(

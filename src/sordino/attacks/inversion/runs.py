@@ -22,6 +22,7 @@ import numpy as np
 from sordino.attacks.inversion import message as messages
 from sordino.attacks.inversion import metrics, robustness
 from sordino.attacks.inversion.classes import class_row
+from sordino.attacks.inversion.ked_mi import KedMI
 from sordino.attacks.inversion.observed import Make, ObservedMessage, Victim
 from sordino.attacks.inversion.pictures import encoded, side_by_side
 from sordino.attacks.inversion.progress import Progress
@@ -116,7 +117,8 @@ class _Study:
 
     def line(self, one: Entry, model: str, key: str) -> dict[str, Any]:
         if one.name == "ked-mi":
-            return class_row(self.run, one.build(**self.settings.changes(one)), self.settings.public, self.say)
+            inversion = KedMI(**{**one.options, **self.settings.changes(one)})
+            return class_row(self.run, inversion, self.settings.public, self.say)
         victim = Victim.of(self.run.federation, self.run.make, self.run.plan.seed)
         attack = one.build(**self.settings.changes(one))
         why = messages.refusal(self.run.plan, self._round(model))

@@ -7,7 +7,7 @@ when no group has improved for a while, and its whole state goes to disk from ti
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +43,7 @@ def search(
     labels: np.ndarray,
     groups: int,
     distance: Distance,
-    priors: list[tuple[float, Callable[[Tensor], Term]]],
+    priors: Sequence[tuple[float, Callable[[Tensor], Term]]],
     course: Course,
     seed: int,
     progress: Progress,
@@ -101,7 +101,7 @@ def _loss(
     x: Tensor,
     q: Tensor,
     distance: Distance,
-    priors: list[tuple[float, Callable[[Tensor], Term]]],
+    priors: Sequence[tuple[float, Callable[[Tensor], Term]]],
     features: FeaturePrior | None,
 ) -> tuple[Tensor, Tensor]:
     pull = matcher.step(x, q, distance, features)
