@@ -180,37 +180,36 @@ def published_step(module: torch.nn.Module, target: list[torch.Tensor]) -> Calla
 
 
 def speed(repeats: int = 200) -> list[dict[str, Any]]:
-    """Least milliseconds of one step on one core, the two in turn, so that a busy machine disturbs both alike."""
+    """Least milliseconds of one step on one core."""
     torch.set_num_threads(1)
-    found = []
+    return [timed(name, batch, repeats) for name in ("lenet-sigmoid", "cnn-cifar", "lenet") for batch in (1, 4)]
+
+
+def timed(name: str, batch: int, repeats: int) -> dict[str, Any]:
+    """The published step and the fast one in turn, so that a busy machine disturbs both alike."""
+    make = lambda seed: build(name, (3, 32, 32), 10, seed)  # noqa: E731
     ends = np.zeros((3, 1, 1), np.float32), np.ones((3, 1, 1), np.float32)
-    for name in ("lenet-sigmoid", "cnn-cifar", "lenet"):
-        for batch in (1, 4):
-            make = lambda seed, name=name: build(name, (3, 32, 32), 10, seed)  # noqa: E731
-            victim, flat = Victim(make, (3, 32, 32), 10, *ends), Flat(make(0))
-            rng = stream(0, batch, SERVER, "inversion-speed")
-            wanted = (rng.standard_normal(flat.size) * 0.01).astype(np.float32)
-            matcher = Matcher(victim, ObservedMessage(wanted, "gradient", flat.vector().numpy(), batch))
-            assert matcher.fast
-            distance = squared(matcher.target)
-            x = torch.from_numpy(rng.random((batch, 3, 32, 32)).astype(np.float32))
-            y = torch.from_numpy(rng.standard_normal((batch, 10)).astype(np.float32))
-            plain = published_step(make(0), [part.clone() for part in flat.split(matcher.target)])
-            free = x.clone().requires_grad_(), y.clone().requires_grad_()
-            roads: list[Callable[[], object]] = [
-                lambda: plain(*free),
-                lambda: matcher.step(x[None], F.softmax(y, -1)[None], distance),
-            ]
-            best = [float("inf")] * 2
-            for _ in range(repeats):
-                for i, road in enumerate(roads):
-                    started = time.perf_counter()
-                    road()
-                    best[i] = min(best[i], 1e3 * (time.perf_counter() - started))
-            found.append(
-                {"network": name, "batch": batch, "plain": best[0], "fast": best[1], "times": best[0] / best[1]}
-            )
-    return found
+    victim, flat = Victim(make, (3, 32, 32), 10, *ends), Flat(make(0))
+    rng = stream(0, batch, SERVER, "inversion-speed")
+    wanted = (rng.standard_normal(flat.size) * 0.01).astype(np.float32)
+    matcher = Matcher(victim, ObservedMessage(wanted, "gradient", flat.vector().numpy(), batch))
+    assert matcher.fast
+    distance = squared(matcher.target)
+    x = torch.from_numpy(rng.random((batch, 3, 32, 32)).astype(np.float32))
+    y = torch.from_numpy(rng.standard_normal((batch, 10)).astype(np.float32))
+    plain = published_step(make(0), [part.clone() for part in flat.split(matcher.target)])
+    free = x.clone().requires_grad_(), y.clone().requires_grad_()
+    roads: list[Callable[[], object]] = [
+        lambda: plain(*free),
+        lambda: matcher.step(x[None], F.softmax(y, -1)[None], distance),
+    ]
+    best = [float("inf")] * 2
+    for _ in range(repeats):
+        for i, road in enumerate(roads):
+            started = time.perf_counter()
+            road()
+            best[i] = min(best[i], 1e3 * (time.perf_counter() - started))
+    return {"network": name, "batch": batch, "plain": best[0], "fast": best[1], "times": best[0] / best[1]}
 
 
 # ---- pages -------------------------------------------------------------------------------------------------------------

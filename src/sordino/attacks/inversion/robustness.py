@@ -6,7 +6,7 @@ probability kappa at most: the share of the prior that the best guess is near to
     gamma = sup { P(E) : Q(E) <= kappa }
 
 where P and Q are the releases with and without the record (theorem 2 of the paper). By the lemma of Neyman and Pearson that is
-``min over epsilon of e^epsilon kappa + delta(epsilon)`` over the whole privacy profile, which the accountants give for every event. For T
+the least of ``e^epsilon kappa + delta(epsilon)`` over the whole privacy profile, which the accountants give for every event. For T
 Gaussian releases without sampling it is ``Phi(Phi^-1(kappa) + sqrt(T) / multiplier)``.
 
 The bound is for one unit: a record in the example unit; in the client unit all records of a client together.
@@ -25,8 +25,9 @@ from sordino.errors import BadInput
 from sordino.privacy import accounting, events
 from sordino.privacy.vocabulary import Relation
 
-GRID = 33  # epsilons that are tried first
+GRID, FINER = 25, 7  # epsilons that are tried first, and then each time
 REFINED = 5  # rounds of looking closer
+WIDEST = 12.0  # the largest -epsilon that is tried
 
 
 def reconstruction_bound(event: events.Event, kappa: float, relation: Relation = Relation.ADD_REMOVE) -> float:
@@ -42,17 +43,27 @@ def reconstruction_bound(event: events.Event, kappa: float, relation: Relation =
 
 
 def bound_from_profile(delta: Callable[[float], float], kappa: float) -> float:
-    """min over epsilon of e^epsilon kappa + delta(epsilon); delta falls, so that the best epsilon lies between 0 and -log kappa."""
+    """The least over all thresholds of the likelihood ratio e^epsilon, epsilon of either sign.
+
+    At epsilon the bound is ``e^epsilon kappa + delta(epsilon)``. Below zero the profile follows from the other direction, and the bound is
+    ``1 - e^-a (1 - kappa - delta(a))`` with a = -epsilon. Every single value is a valid bound, so that a coarse search is only looser.
+    """
     _check(kappa)
-    low, high = 0.0, -math.log(kappa)
-    best = 1.0
+    above = _least(lambda epsilon: math.exp(epsilon) * kappa + delta(epsilon), -math.log(kappa))
+    below = _least(lambda a: 1 - math.exp(-a) * (1 - kappa - delta(a)), WIDEST)
+    return min(1.0, max(kappa, min(above, below)))
+
+
+def _least(value: Callable[[float], float], most: float) -> float:
+    """The least value between 0 and `most`: a grid, and finer ones about its best place."""
+    low, high, best, count = 0.0, most, math.inf, GRID
     for _ in range(REFINED):
-        places = np.linspace(low, high, GRID if low == 0.0 and high == -math.log(kappa) else 9)
-        values = [math.exp(epsilon) * kappa + delta(float(epsilon)) for epsilon in places]
+        places = np.linspace(low, high, count)
+        values = [value(float(place)) for place in places]
         at = int(np.argmin(values))
-        best = min(best, values[at])  # every value is a valid bound
-        low, high = float(places[max(at - 1, 0)]), float(places[min(at + 1, len(places) - 1)])
-    return max(kappa, best)
+        best = min(best, values[at])
+        low, high, count = float(places[max(at - 1, 0)]), float(places[min(at + 1, count - 1)]), FINER
+    return best
 
 
 def bound_from_epsilon(epsilon: float, delta: float, kappa: float) -> float:
