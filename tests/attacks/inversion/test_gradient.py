@@ -5,11 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
-
-from sordino.attacks.inversion.gradient import Matcher, cosine, feature_prior, squared
-from sordino.attacks.inversion.observed import ObservedMessage
-from sordino.gradients.flat import Flat
 from tests.attacks.inversion.victims import (
     CLASSES,
     SHAPE,
@@ -22,6 +17,11 @@ from tests.attacks.inversion.victims import (
     slow,
     victim_of,
 )
+from torch.nn import functional as F
+
+from sordino.attacks.inversion.gradient import Matcher, cosine, feature_prior, squared
+from sordino.attacks.inversion.observed import ObservedMessage
+from sordino.gradients.flat import Flat
 
 
 def dummies(groups: int, batch: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from tests.attacks.inversion.victims import CLASSES, Kinked, Smooth, message_of, records, victim_of
 
 from sordino.attacks.inversion import metrics
 from sordino.attacks.inversion.descent import LBFGS, SignedAdam
@@ -16,7 +17,6 @@ from sordino.attacks.inversion.labels import infer_labels
 from sordino.attacks.inversion.matching import matched, squared_errors
 from sordino.attacks.inversion.priors import consensus, energy, total_variation
 from sordino.errors import BadInput
-from tests.attacks.inversion.victims import CLASSES, Kinked, Smooth, message_of, records, victim_of
 
 
 @pytest.mark.parametrize("prior", [total_variation, energy])
