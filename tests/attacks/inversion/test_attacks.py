@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.attacks.inversion.victims import Kinked, Smooth, message_of, records, victim_of
 
+from attacks.inversion.victims import Kinked, Smooth, message_of, records, victim_of
 from sordino.attacks.inversion.dlg import DLG
 from sordino.attacks.inversion.gi import GI
 from sordino.attacks.inversion.ig import IG

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.attacks.inversion.victims import (
+from torch.nn import functional as F
+
+from attacks.inversion.victims import (
     CLASSES,
     SHAPE,
     Kinked,
@@ -17,8 +19,6 @@ from tests.attacks.inversion.victims import (
     slow,
     victim_of,
 )
-from torch.nn import functional as F
-
 from sordino.attacks.inversion.gradient import Matcher, cosine, feature_prior, squared
 from sordino.attacks.inversion.observed import ObservedMessage
 from sordino.gradients.flat import Flat

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.attacks.inversion.victims import CLASSES, Kinked, Smooth, gradient_by_hand, maker
 
+from attacks.inversion.victims import CLASSES, Kinked, Smooth, gradient_by_hand, maker
 from sordino import Federation, Plan
 from sordino.attacks.inversion.message import observe, refusal, released, undefended, view_of
 from sordino.attacks.inversion.observed import Victim

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.attacks.inversion.victims import CLASSES, Kinked, Smooth, message_of, records, victim_of
 
+from attacks.inversion.victims import CLASSES, Kinked, Smooth, message_of, records, victim_of
 from sordino.attacks.inversion import metrics
 from sordino.attacks.inversion.descent import LBFGS, SignedAdam
 from sordino.attacks.inversion.gradient import Matcher

@@ -9,8 +9,8 @@ import zlib
 
 import numpy as np
 import pytest
-from tests.attacks.inversion.victims import CLASSES, Smooth, maker
 
+from attacks.inversion.victims import CLASSES, Smooth, maker
 from sordino import Federation, Plan, train
 from sordino.attacks.inversion.ked_mi import KedMI, critic_loss
 from sordino.attacks.inversion.pictures import png, report_rows, side_by_side
