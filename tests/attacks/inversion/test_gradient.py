@@ -19,7 +19,7 @@ from attacks.inversion.victims import (
     slow,
     victim_of,
 )
-from sordino.attacks.inversion.gradient import Matcher, cosine, feature_prior, squared
+from sordino.attacks.inversion.gradient import Matcher, cosine, feature_prior, nowhere, squared
 from sordino.attacks.inversion.observed import ObservedMessage
 from sordino.gradients.flat import Flat
 
@@ -80,11 +80,11 @@ def test_a_network_that_is_no_chain_takes_the_other_road():
 
 def test_distances_by_hand():
     target = torch.tensor([3.0, 4.0])
-    value, slope = squared(target)(torch.tensor([[3.0, 5.0]]))
-    assert float(value) == pytest.approx(1 / 25) and slope[0].tolist() == pytest.approx([0, 2 / 25])
-    value, slope = cosine(target)(torch.tensor([[4.0, -3.0]]))
-    assert float(value) == pytest.approx(1.0) and slope[0].tolist() == pytest.approx([-0.6 / 5, -0.8 / 5])
-    value, _ = cosine(target)(torch.tensor([[6.0, 8.0]]))
+    value, way, factor = squared(target)(torch.tensor([[3.0, 5.0]]))
+    assert float(value) == pytest.approx(1 / 25) and (way[0] * factor[0]).tolist() == pytest.approx([0, 2 / 25])
+    value, way, factor = cosine(target)(torch.tensor([[4.0, -3.0]]))
+    assert float(value) == pytest.approx(1.0) and (way[0] * factor[0]).tolist() == pytest.approx([-0.6 / 5, -0.8 / 5])
+    value, _, _ = cosine(target)(torch.tensor([[6.0, 8.0]]))
     assert float(value) == pytest.approx(0.0, abs=1e-6)
 
 
@@ -132,12 +132,11 @@ def test_the_feature_prior_is_least_at_the_public_images_and_has_the_right_slope
     prior = feature_prior(matcher, public, 0.5)
     assert prior is not None
     q = F.softmax(torch.zeros(1, 6, CLASSES), -1)
-    flat = lambda g: (g.new_zeros(len(g)), torch.zeros_like(g))  # noqa: E731  no pull of the message
-    here = matcher.step(torch.from_numpy(public)[None], q, flat, prior)
+    here = matcher.step(torch.from_numpy(public)[None], q, nowhere, prior)
     assert float(here.value) == pytest.approx(0, abs=1e-8)
     x = torch.from_numpy(public)[None] * 0.5
     way = torch.ones_like(x)
-    there = matcher.step(x, q, flat, prior)
-    up, down = (float(matcher.step(x + s * 1e-2 * way, q, flat, prior).value) for s in (1, -1))
+    there = matcher.step(x, q, nowhere, prior)
+    up, down = (float(matcher.step(x + s * 1e-2 * way, q, nowhere, prior).value) for s in (1, -1))
     assert float(there.value) > 0
     assert (up - down) / 2e-2 == pytest.approx(float((there.images * way).sum()), rel=1e-2)

@@ -38,6 +38,7 @@ class Chain:
         self.size = sum(layer.size for layer in layers)
         first = next(i for i, layer in enumerate(layers) if layer.size)
         self._first = first  # below it no cotangent is needed for the gradient
+        self._rooms: dict[int, Tensor] = {}  # memory for gradients, by the number of groups
         self.features: list[Tensor] = []  # what convolutions gave in the last forward pass
 
     def forward(self, x: Tensor) -> Tensor:
@@ -51,8 +52,13 @@ class Chain:
         return x
 
     def gradient(self, out: Tensor, groups: int) -> Tensor:
-        """After `forward`: the gradient of each group, [groups, size], for the cotangent `out` of the logits."""
-        found = out.new_empty(groups, self.size)
+        """After `forward`: the gradient of each group, [groups, size], for the cotangent `out` of the logits.
+
+        The next call with as many groups writes over it.
+        """
+        found = self._rooms.get(groups)
+        if found is None:
+            found = self._rooms[groups] = out.new_empty(groups, self.size)
         stop = self.size
         for i in range(len(self.layers) - 1, self._first - 1, -1):
             layer = self.layers[i]

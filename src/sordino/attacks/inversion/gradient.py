@@ -18,7 +18,8 @@ from sordino.attacks.inversion.chain import chain_of
 from sordino.attacks.inversion.observed import ObservedMessage, Victim
 from sordino.gradients.flat import Flat
 
-Slope = tuple[Tensor, Tensor]  # one value for each group, and its derivative by the gradient [groups, size]
+# The value of each group, and its derivative by the gradient as a factor for each group times a row [groups, size].
+Slope = tuple[Tensor, Tensor, Tensor]
 Distance = Callable[[Tensor], Slope]
 CLOSE = 1e-3  # relative difference at which the fast passes count as equal to autograd
 
@@ -26,10 +27,14 @@ CLOSE = 1e-3  # relative difference at which the fast passes count as equal to a
 def squared(target: Tensor) -> Distance:
     """||g - g*||^2 over ||g*||^2 (DLG, GI): the scale of the loss does not depend on the network."""
     scale = 1.0 / float(target.square().sum().clamp_min(1e-30))
+    room = target.new_empty(0, len(target))
 
     def distance(g: Tensor) -> Slope:
-        off = g - target
-        return off.square().sum(1) * scale, off.mul_(2 * scale)
+        nonlocal room
+        room = _room(room, g)
+        off = torch.sub(g, target, out=room)
+        value = torch.stack([torch.dot(row, row) for row in off]) * scale
+        return value, off, torch.full_like(value, 2 * scale)
 
     return distance
 
@@ -37,14 +42,24 @@ def squared(target: Tensor) -> Distance:
 def cosine(target: Tensor) -> Distance:
     """1 - cos(g, g*), over all tensors at once (IG)."""
     unit = target / target.norm().clamp_min(1e-30)
+    room = target.new_empty(0, len(target))
 
     def distance(g: Tensor) -> Slope:
-        norm = g.norm(dim=1, keepdim=True).clamp_min(1e-30)
-        along = g @ unit[:, None] / norm
-        # d/dg of -<g, u>/|g| = (cos * g/|g| - u) / |g|
-        return 1 - along[:, 0], (g * (along / norm) - unit) / norm
+        nonlocal room
+        room = _room(room, g)
+        norm = torch.stack([torch.dot(row, row) for row in g]).sqrt().clamp_min(1e-30)
+        along = (g @ unit) / norm
+        # d/dg of -<g, u>/|g| is (u - cos * g/|g|) times -1/|g|
+        for row, made, share in zip(g, room, (along / norm).tolist()):
+            torch.sub(unit, row, alpha=share, out=made)
+        return 1 - along, room, -1 / norm
 
     return distance
+
+
+def _room(room: Tensor, g: Tensor) -> Tensor:
+    """A place for a slope that is used again: fresh memory of this size costs more than the arithmetic."""
+    return room if room.shape == g.shape else torch.empty_like(g)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +69,7 @@ class Pull:
     value: Tensor
     images: Tensor
     logits: Tensor
-    gradient: Tensor  # of each group
+    gradient: Tensor  # of each group; the next step of the same matcher writes over it
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +123,7 @@ class Matcher:
 
     def gradient(self, x: Tensor, labels: Tensor) -> Tensor:
         """The gradient as the victim would have sent it, without noise: [groups, size]."""
-        return self.step(x, labels, lambda g: (g.new_zeros(len(g)), torch.zeros_like(g))).gradient
+        return self.step(x, labels, nowhere).gradient.clone()
 
     # ---- four passes -------------------------------------------------------------------------------------------------
 
@@ -124,8 +139,9 @@ class Matcher:
         g, weights = self._clipped(out, groups, batch)
         if weights is not None:
             out = out * weights
-        value, v = distance(g)
-        dz = chain.tangent(v)
+        value, v, factor = distance(g)
+        each = factor if groups == 1 else factor.repeat_interleave(batch)[:, None]
+        dz = chain.tangent(v) * each
         # The tangent of the loss is sum of out * dz; these are its derivatives by the logits and by dz.
         share = 1.0 / batch if weights is None else weights / batch
         by_logits = share * s * (dz - (s * dz).sum(1, keepdim=True))
@@ -134,7 +150,8 @@ class Matcher:
         if prior is not None:
             extra, pushed = prior.slopes(features, groups)
             value = value + extra
-        images = chain.reverse(by_logits, out, pushed)
+        # Tangents below were taken along v without its factor: their cotangents carry it.
+        images = chain.reverse(by_logits, out * each, pushed)
         return Pull(value, images.reshape(x.shape), by_labels.reshape(labels.shape), g)
 
     def _clipped(self, out: Tensor, groups: int, batch: int) -> tuple[Tensor, Tensor | None]:
@@ -176,8 +193,8 @@ class Matcher:
         for one, q in zip(x, labels):
             one, q = one.detach().requires_grad_(), q.detach().requires_grad_()
             g = self._sent(one, q)
-            value, v = distance(g.detach()[None])
-            by_one, by_q = torch.autograd.grad((g * v[0]).sum(), (one, q), allow_unused=True)
+            value, v, factor = distance(g.detach()[None])
+            by_one, by_q = torch.autograd.grad((g * (v[0] * factor[0])).sum(), (one, q), allow_unused=True)
             values.append(value[0])
             images.append(torch.zeros_like(one) if by_one is None else by_one)
             by_q = torch.zeros_like(q) if by_q is None else by_q
@@ -230,6 +247,11 @@ class Matcher:
             total = self._joined(list(parts)) if total is None else total + self._joined(list(parts))
         assert total is not None
         return total / message.local_steps
+
+
+def nowhere(g: Tensor) -> Slope:
+    """No distance at all: only the gradient is asked for."""
+    return g.new_zeros(len(g)), torch.zeros_like(g), g.new_zeros(len(g))
 
 
 def _loss(logits: Tensor, q: Tensor) -> Tensor:

@@ -80,12 +80,14 @@ class _Product(Layer):
         out, inside = self.weight.shape
         self._v = v[:, : out * inside].reshape(-1, out, inside)
         groups = len(self._v)
-        if groups == 1:
+        if groups == 1 and self.bias is not None:
+            moved = torch.addmm(v[0, out * inside :], self._rows, self._v[0].T)
+        elif groups == 1:
             moved = self._rows @ self._v[0].T
         else:
             moved = (self._rows.reshape(groups, -1, inside) @ self._v.transpose(1, 2)).reshape(-1, out)
-        if self.bias is not None:
-            moved.view(groups, -1, out).add_(v[:, None, out * inside :])
+            if self.bias is not None:
+                moved.view(groups, -1, out).add_(v[:, None, out * inside :])
         self._moved = rows is not None
         return moved if rows is None else moved.addmm_(rows, self.weight.T)
 
@@ -161,7 +163,8 @@ class Convolution(_Product):
         parts = zip(out.chunk(groups), dout.chunk(groups), self._v)
         # The cotangent by W and that by V in one convolution over twice the channels.
         above = [self._back(torch.cat([a, b], 3), torch.cat([self.weight, v])) for a, b, v in parts]
-        return torch.cat(above), self._back(dout, self.weight) if self._moved else dout
+        whole = above[0] if groups == 1 else torch.cat(above)
+        return whole, self._back(dout, self.weight) if self._moved else dout
 
 
 class Pointwise(Layer):
