@@ -212,10 +212,8 @@ def inversion_text(table: dict[str, Any]) -> str:
         control = "-" if row["control_ssim"] is None else f"{row['control_ssim']:.3f}"
         lines.append(
             f"{row['attack']:<8} {row['model']:<8} {row['batch']:>5} {row['mse']:>8.4f} {row['psnr']:>6.1f} {row['ssim']:>6.3f} "
-            f"{control:>8} {row['reconstructed']:>6.0%} {row['reconstruction_bound']:>8.3g}"
+            f"{control:>8} {row['reconstructed']:>6.0%} {row['message_bound']:>8.2g}"
         )
-    told = (
-        "SSIM: 1 is the original. drawn: pictures with SSIM of at least 0.5; at most: the share that the proof allows."
-    )
+    told = "SSIM: 1 is the original. drawn: pictures with SSIM of at least 0.5; at most: the share that the noise of one message allows any attack."
     refused = [f"  {one['attack']} was not possible: {one['why']}" for one in table["refused"]]
     return "\n".join([*lines, "", told, table["verdict"], *refused, *_notes(table["results"])])

@@ -9,6 +9,7 @@ import zlib
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from attacks.inversion.victims import CLASSES, Smooth, maker
 from sordino import Federation, Plan, train
@@ -53,6 +54,8 @@ def test_lines_say_how_near_how_far_any_attack_gets_and_what_the_control_says(pr
     for row in table["results"]:
         assert row["kind"] == "inversion" and 0 < row["prior_chance"] <= row["reconstruction_bound"] <= 1
         assert row["ssim"] == pytest.approx(np.mean([one["ssim"] for one in row["images"]]))
+        wanted = norm.cdf(norm.ppf(row["prior_chance"]) + 1 / row["multiplier"])  # one Gaussian
+        assert row["message_bound"] == pytest.approx(wanted, rel=1e-3)
         assert row["multiplier"] > 0 and row["window"] == 7 and "full noise" in row["view"]
         assert row["informative"] == (row["control_ssim"] >= 0.5)
         failed = any("undefended control failed" in note for note in row["notes"])

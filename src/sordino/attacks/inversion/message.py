@@ -30,6 +30,7 @@ from sordino.federation.population import Federation
 from sordino.federation.server import Arrays, ServerOptimizer
 from sordino.methods import RuleContext
 from sordino.plan import Plan
+from sordino.privacy import events
 from sordino.privacy.vocabulary import Observer, Relation
 from sordino.schemes.client import ClientUpdate
 from sordino.schemes.terms import Public, Terms, local_steps, settle
@@ -248,3 +249,14 @@ def released(plan: Plan, federation: Federation) -> tuple[Any, Relation] | None:
         return None
     terms = settle(plan, Public.of(federation))
     return (terms.total, terms.relation) if terms.proven else None
+
+
+def one_message(plan: Plan, seen: ObservedMessage) -> Any:
+    """The event of this one message for a record that is known to be in it; None where it carries no noise.
+
+    A run's event counts on records (or clients) being drawn in secret. The attacked message is of a round in which they were drawn.
+    """
+    if seen.multiplier is None:
+        return None
+    noise = events.laplace(seen.multiplier) if plan.mechanism == "laplace" else events.gaussian(seen.multiplier)
+    return events.repeated(noise, seen.local_steps) if plan.local else noise

@@ -130,10 +130,12 @@ class _Study:
         row |= {"images": [each.to_json() for each in found], "window": metrics.window(victim.shape)}
         row |= self._control(attack, victim, model, key)
         kappa, ceiling = self.ceiling(victim)
+        alone = messages.one_message(self.run.plan, seen)
         row |= {
             "reconstructed": float(np.mean([each.ssim >= NEAR for each in found])),
             "prior_chance": kappa,
             "reconstruction_bound": ceiling,
+            "message_bound": robustness.reconstruction_bound(alone, kappa) if alone is not None else 1.0,
             "labels_right": right,
             "bound": seen.bound,
             "multiplier": seen.multiplier,
