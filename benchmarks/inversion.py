@@ -65,17 +65,17 @@ class Line:
     batch: int
 
 
-def lines(data: str) -> Iterator[Line]:
-    for defence in DEFENCES:
+def lines(data: str, defences: list[str]) -> Iterator[Line]:
+    for defence in defences:
         for batch in (1, 4):
             for attack in ATTACKS:
                 yield Line(data, defence, attack, batch)
 
 
-def run(data: str, out: Path, small: bool) -> list[dict[str, Any]]:
+def run(data: str, defences: list[str], out: Path, small: bool) -> list[dict[str, Any]]:
     federation = Federation.from_dataset(data, partition="iid", clients=CLIENTS, seed=0)
     found = []
-    for line in lines(data):
+    for line in lines(data, defences):
         path = out / f"{line.data}-{line.defence}-{line.attack}-{line.batch}.json"
         if not path.exists():
             told(f"{line.data} {line.defence} {line.attack} batch {line.batch}")
@@ -263,6 +263,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="runs/inversion")
     parser.add_argument("--data", default="cifar10")
+    parser.add_argument("--defence", default=",".join(DEFENCES), help="which; none is the control of the others")
     parser.add_argument("--small", action="store_true", help="few steps: only to see that it runs")
     parser.add_argument("--classes", action="store_true", help="only KED-MI")
     parser.add_argument("--speed", action="store_true", help="only the gradient-matching step")
@@ -282,7 +283,7 @@ def main() -> None:
         found, name = json.loads(path.read_text()), "inversion classes"
         table = by_class(found)
     else:
-        found, name = run(args.data, out, args.small), f"inversion {args.data}"
+        found, name = run(args.data, args.defence.split(","), out, args.small), f"inversion {args.data}"
         table = by_defence(found)
     text = "\n".join(table)
     if args.page:
