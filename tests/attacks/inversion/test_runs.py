@@ -208,3 +208,30 @@ def test_ked_mi_needs_public_classes_and_draws_every_class(tmp_path):
     hidden = Federation.from_arrays([(x, y)], test=(tests, np.full(200, 1)), classes=3)
     with pytest.raises(BadInput, match="--public"):
         invert_run(tmp_path / "run", ["ked-mi"], InversionSettings(steps=3), make=make, federation=hidden)
+
+
+def test_ked_mi_goes_on_with_the_seed_that_was_cut_short(tmp_path):
+    import torch
+
+    from sordino.attacks.inversion.observed import Victim
+    from sordino.attacks.inversion.progress import Progress
+
+    ends = np.zeros((1, 1, 1), np.float32), np.ones((1, 1, 1), np.float32)
+    victim = Victim(MAKE, (1, 16, 16), 2, *ends)
+    answers = lambda x: torch.stack([x.mean((1, 2, 3)), 1 - x.mean((1, 2, 3))], 1) * 9  # noqa: E731
+    public = np.random.default_rng(0).random((128, 1, 16, 16)).astype(np.float32)
+    attack, path = KedMI(epochs=1, recovery=3, seeds=2), tmp_path / "kept"
+    whole = attack(victim, answers, public, answers)
+    seen: list[str] = []
+
+    def stop(what, done, total):
+        seen.append(what)
+        if what.endswith("classes 2"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        attack(victim, answers, public, answers, Progress(path), stop)
+    again: list[str] = []
+    rest = attack(victim, answers, public, answers, Progress(path), lambda what, *_: again.append(what))
+    assert any(what.endswith("1") for what in seen) and all(what.endswith("2") for what in again)
+    assert rest.by_seed == whole.by_seed and np.array_equal(rest.images, whole.images)

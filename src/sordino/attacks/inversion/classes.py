@@ -11,6 +11,7 @@ from sordino.attacks.inversion.gan import Judge
 from sordino.attacks.inversion.ked_mi import KedMI, answers_of
 from sordino.attacks.inversion.observed import Victim
 from sordino.attacks.inversion.pictures import encoded, side_by_side
+from sordino.attacks.inversion.progress import Progress
 from sordino.attacks.inversion.search import Say
 from sordino.attacks.networks import Lesson, learn
 from sordino.errors import BadInput
@@ -25,7 +26,7 @@ MOST = 6400  # public images that the generator learns from
 JUDGE = Lesson(lr=1e-3, epochs=3, batch=64, held_out=0.1)
 
 
-def class_row(run: Inverted, attack: KedMI, public: str, say: Say) -> dict[str, Any]:
+def class_row(run: Inverted, attack: KedMI, public: str, progress: Progress, say: Say) -> dict[str, Any]:
     """The line of KED-MI."""
     victim = Victim.of(run.federation, run.make, run.plan.seed)
     if min(victim.shape[1:]) < 16:
@@ -37,7 +38,8 @@ def class_row(run: Inverted, attack: KedMI, public: str, say: Say) -> dict[str, 
     flat = Flat(module)
     flat.load(run.theta)
     judge = trained_judge(run.federation, victim, attack.seed)
-    found = attack(victim, answers_of(module), images, judge, say)
+    found = attack(victim, answers_of(module), images, judge, progress, say)
+    progress.forget()
     likely = [_one_of_class(run.federation, c) for c in range(victim.classes)]
     pairs = [(x, made) for x, made in zip(likely, found.images[:, 0]) if x is not None]
     shown = side_by_side(*(victim.pixels(np.stack(part)) for part in zip(*pairs)))

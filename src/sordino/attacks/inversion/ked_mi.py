@@ -10,6 +10,7 @@ here is not a violation of differential privacy.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from torch.nn import functional as F
 
 from sordino.attacks.inversion.gan import LATENT, Discriminator, Generator
 from sordino.attacks.inversion.observed import Victim
+from sordino.attacks.inversion.progress import Progress
 from sordino.attacks.inversion.search import Say
 from sordino.engines.inprocess import one_thread
 from sordino.errors import BadInput
@@ -58,30 +60,47 @@ class KedMI:
     name = "ked-mi"
 
     def __call__(
-        self, victim: Victim, target: Answers, public: np.ndarray, judge: Answers, say: Say = lambda *_: None
+        self,
+        victim: Victim,
+        target: Answers,
+        public: np.ndarray,
+        judge: Answers,
+        progress: Progress | None = None,
+        say: Say = lambda *_: None,
     ) -> ClassInversion:
-        """`target` answers with the attacked model's logits; `public` are images of classes that it was not trained on."""
+        """`target` answers with the attacked model's logits; `public` are images of classes that it was not trained on.
+
+        An interruption costs the seed that was being worked on.
+        """
         if len(public) < 2 * self.batch:
             raise BadInput(f"{len(public)} public images are too few for KED-MI; give at least {2 * self.batch}.")
-        started = time.perf_counter()
-        agreed, agreed5, kept = [], [], None
-        for k in range(self.seeds):
+        started, progress = time.perf_counter(), progress or Progress()
+        progress.key = self._key(target, public)
+        found = progress.load()
+        rates, images = ([], None) if found is None else (found[0]["rates"].tolist(), found[0]["images"])
+        before = 0.0 if found is None else found[1]["seconds"]
+        for k in range(len(rates), self.seeds):
             rng = stream(self.seed, k, SERVER, "inversion-ked-mi")
             with one_thread(), torch.random.fork_rng(devices=[]):
                 torch.manual_seed(int(rng.integers(2**62)))  # layers draw their weights from the global generator
                 generator, critic = self._gan(victim, target, public, rng, k, say)
-                images = self._recover(victim, target, generator, critic, k, say)
-            with torch.no_grad():
-                said = judge(images.flatten(0, 1)).reshape(victim.classes, self.samples, -1)
-            order = said.argsort(-1, descending=True)
-            wanted = torch.arange(victim.classes)[:, None, None]
-            agreed.append(float((order[:, :, :1] == wanted).any(-1).float().mean()))
-            agreed5.append(float((order[:, :, :5] == wanted).any(-1).float().mean()))
-            kept = images if kept is None else kept
-        assert kept is not None
-        seconds = time.perf_counter() - started
-        found = float(np.mean(agreed)), float(np.mean(agreed5))
-        return ClassInversion(kept.numpy(), *found, tuple(agreed), 1.0 / victim.classes, seconds)
+                made = self._recover(victim, target, generator, critic, k, say)
+            rates.append(_agreement(judge, made))
+            images = made if images is None else images
+            seconds = before + time.perf_counter() - started
+            progress.save({"rates": torch.tensor(rates, dtype=torch.float64), "images": images}, {"seconds": seconds})
+        assert images is not None
+        top1, top5 = np.mean(rates, axis=0)
+        seconds, by_seed = before + time.perf_counter() - started, tuple(rate[0] for rate in rates)
+        return ClassInversion(images.numpy(), float(top1), float(top5), by_seed, 1.0 / victim.classes, seconds)
+
+    def _key(self, target: Answers, public: np.ndarray) -> str:
+        """What the result depends on: the settings, the public images, and the model by its answers on some of them."""
+        some = torch.from_numpy(np.asarray(public[: self.batch], np.float32))
+        with torch.no_grad():
+            said = target(some).numpy()
+        parts = (repr(self).encode(), np.ascontiguousarray(public).tobytes(), np.ascontiguousarray(said).tobytes())
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
     def _gan(
         self, victim: Victim, target: Answers, public: np.ndarray, rng: np.random.Generator, k: int, say: Say
@@ -141,6 +160,15 @@ class KedMI:
     def _draw(self, rng: np.random.Generator, mean: Tensor, spread: Tensor) -> Tensor:
         noise = torch.from_numpy(rng.standard_normal((len(mean), self.samples, LATENT)).astype(np.float32))
         return (mean + torch.exp(spread / 2) * noise).reshape(-1, LATENT)
+
+
+def _agreement(judge: Answers, images: Tensor) -> list[float]:
+    """How often the judge names the class first, and among its first five. `images`: [class, sample, ...]."""
+    classes, samples = images.shape[:2]
+    with torch.no_grad():
+        order = judge(images.flatten(0, 1)).argsort(-1, descending=True).reshape(classes, samples, -1)
+    right = order == torch.arange(classes)[:, None, None]
+    return [float(right[:, :, :first].any(-1).double().mean()) for first in (1, 5)]
 
 
 def critic_loss(critic: Discriminator, real: Tensor, soft: Tensor, drawn: Tensor) -> Tensor:

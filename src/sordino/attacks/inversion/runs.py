@@ -118,7 +118,8 @@ class _Study:
     def line(self, one: Entry, model: str, key: str) -> dict[str, Any]:
         if one.name == "ked-mi":
             inversion = KedMI(**{**one.options, **self.settings.changes(one)})
-            return class_row(self.run, inversion, self.settings.public, self.say)
+            progress = Progress(self.folder / "attack" / "inversion" / f"{key}-classes.safetensors")
+            return class_row(self.run, inversion, self.settings.public, progress, self.say)
         victim = Victim.of(self.run.federation, self.run.make, self.run.plan.seed)
         attack = one.build(**self.settings.changes(one))
         why = messages.refusal(self.run.plan, self._round(model))
