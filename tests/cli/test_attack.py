@@ -65,9 +65,48 @@ def test_attack_prints_a_table_for_people(run, capsys):
     assert max(map(len, told.out.splitlines()[:6])) <= 120
 
 
+def test_inversion_prints_lines_of_its_own_and_keeps_them(run, capsys):
+    words = ["attack", run, "--attack", "dlg,ig,gi", "--images", "1", "--steps", "5", "--json"]
+    assert main(words) == 0
+    told = capsys.readouterr()
+    table = json.loads(told.out)
+    assert told.err == "" and [row["attack"] for row in table["results"]] == ["dlg", "dlg", "ig", "ig", "gi", "gi"]
+    keys = {
+        "kind",
+        "attack",
+        "model",
+        "batch",
+        "mse",
+        "psnr",
+        "ssim",
+        "control_ssim",
+        "informative",
+        "picture",
+        "notes",
+    }
+    assert all(set(row) >= keys | {"reconstruction_bound", "prior_chance"} for row in table["results"])
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["results"] == table["results"]
+
+
+def test_both_kinds_in_one_object_and_what_is_refused_below(run, capsys):
+    words = ["attack", run, "--attack", "rf,dlg,ked-mi", "--control", "none", "--images", "1", "--steps", "3"]
+    assert main([*words, "--json"]) == 0
+    table = json.loads(capsys.readouterr().out)
+    assert [row["attack"] for row in table["results"]] == ["rf", "dlg", "dlg"]
+    assert [one["attack"] for one in table["refused"]] == ["ked-mi"] and "16 pixels" in table["refused"][0]["why"]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert "SSIM" in text and "ked-mi was not possible" in text and "No undefended control was attacked" in text
+    assert max(map(len, [line for line in text.splitlines() if line.startswith(("dlg", "attack", "rf"))])) <= 120
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        (["RUN", "--attack", "dlg", "--batch", "0"], "batch must be a whole number of at least 1"),
+        (["RUN", "--attack", "ig", "--batch", "100000"], "ask for a smaller --batch"),
+        (["RUN", "--attack", "ked-mi", "--public", "mnist"], "16 pixels"),
         (["nowhere"], "nowhere is not a run folder"),
         (["RUN", "--attack", "nope"], "attack 'nope' is not known; choose among rf,"),
         (["RUN", "--records", "few"], "--records must be a number, not 'few'"),

@@ -1,4 +1,4 @@
-"""Attacks on what was trained. `membership` asks whether a record was used; one file per attack, one interface.
+"""Attacks on what was trained. `membership` asks whether a record was used, `inversion` what it looks like; one file per attack.
 
     table       names, papers and what each attack knows; imports nothing heavy
     protocol    who is attacked and who judges: balanced, disjoint, by example

@@ -1,4 +1,4 @@
-"""Attacking a finished run: a run folder in, a table out.
+"""Attacking a finished run: a run folder in, a table out. `attack_run` asks who was a member, `invert_run` draws pictures.
 
 Members come from the run's federation, non-members from its test split. What the attacker trains, it trains by the
 run's own plan. For a private run an undefended control is trained on the same data (the same network and number of
@@ -32,6 +32,7 @@ from sordino.report import attacked
 from sordino.schemes.pooled import Pooled
 
 if TYPE_CHECKING:
+    from sordino.attacks.inversion.runs import InversionSettings
     from sordino.federation.population import Federation
 
 CONTROLS = ("auto", "none")
@@ -81,6 +82,9 @@ def attack_run(
     settings = settings or Settings()
     folder = Path(folder)
     chosen = ranked([one if isinstance(one, Entry) else entry(one) for one in attacks])
+    for one in chosen:
+        if one.kind != "membership":
+            raise BadInput(f"{one.name} is an attack of kind {one.kind}; call invert_run for it.")
     run = _open(folder, make, federation, settings, say)
     rows, refused = _rows(run, folder, chosen, settings)
     if not rows:
@@ -104,6 +108,51 @@ def attack_run(
     return table
 
 
+def invert_run(
+    folder: str | Path,
+    attacks: Sequence[str | Entry],
+    settings: InversionSettings | None = None,
+    *,
+    make: Make | None = None,
+    federation: Federation | None = None,
+    say: Say = quiet,
+) -> dict[str, Any]:
+    """Attack the messages, or the classes, of the run in `folder`; the table as plain data, also kept there as inversion.json.
+
+    As in `attack_run`, what this run does not allow is named under `refused`; it is an error if nothing is left.
+    """
+    from sordino.attacks.inversion.runs import InversionSettings, Inverted, invert
+    from sordino.federation.folder import RunFolder
+    from sordino.gradients.flat import Flat
+
+    settings, folder = settings or InversionSettings(), Path(folder)
+    chosen = [one if isinstance(one, Entry) else entry(one) for one in attacks]
+    for one in chosen:
+        if one.kind != "inversion":
+            raise BadInput(f"{one.name} is an attack of kind {one.kind}; call attack_run for it.")
+    plan = Plan.load(RunFolder.reopen(folder).plan)
+    weights, statement = _ended(folder)
+    plan, make, federation = _assembled(plan, make, federation)
+    module = make(plan.seed)
+    _load(module, weights)
+    proven = _guarantee(statement)
+    run = Inverted(
+        plan=plan,
+        federation=federation,
+        make=make,
+        theta=Flat(module).vector().numpy(),
+        rounds=int(statement["rounds"]),
+        epsilon=proven.epsilon,
+        delta=proven.delta,
+        key=hashlib.sha256(weights.read_bytes()).hexdigest(),
+    )
+    table = invert(run, folder, chosen, settings, say)
+    if not table["results"]:
+        raise BadInput(table["refused"][0]["why"])
+    _redraw(folder)
+    return table
+
+
 @dataclass(frozen=True, eq=False)
 class Opened:
     """A run folder, ready to be attacked."""
@@ -120,11 +169,8 @@ def _open(folder: Path, make: Make | None, federation: Federation | None, settin
 
     run = RunFolder.reopen(folder)
     plan = Plan.load(run.plan)
-    weights, said = folder / "model.safetensors", folder / "statement.json"
-    if not weights.exists() or not said.exists():
-        raise BadInput(f"the run in {folder} has not ended; finish it with sordino train --resume {folder}.")
+    weights, statement = _ended(folder)
     plan, make, federation = _assembled(plan, make, federation)
-    statement = json.loads(said.read_text())
     module = make(plan.seed)
     _load(module, weights)
     target = Target(
@@ -141,6 +187,14 @@ def _open(folder: Path, make: Make | None, federation: Federation | None, settin
     )
     key = hashlib.sha256(weights.read_bytes()).hexdigest()
     return Opened(target, _guarantee(statement), key)
+
+
+def _ended(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The weights and the statement of a run that has ended."""
+    weights, said = folder / "model.safetensors", folder / "statement.json"
+    if not weights.exists() or not said.exists():
+        raise BadInput(f"the run in {folder} has not ended; finish it with sordino train --resume {folder}.")
+    return weights, json.loads(said.read_text())
 
 
 def _assembled(plan: Plan, make: Make | None, federation: Federation | None) -> tuple[Plan, Make, Federation]:
@@ -224,9 +278,13 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def _keep(folder: Path, table: dict[str, Any]) -> None:
     """Write the table, with lines of other attacks that were there, and redraw the report."""
+    _write(folder, {**table, "results": _merged(folder, table["results"])["results"]})
+    _redraw(folder)
+
+
+def _redraw(folder: Path) -> None:
     from sordino.report.run import write_report
 
-    _write(folder, {**table, "results": _merged(folder, table["results"])["results"]})
     write_report(folder)
 
 

@@ -24,11 +24,20 @@ SHOKRI = "Shokri et al. 2017, Membership inference attacks against machine learn
 BERTRAN = "Bertran et al. 2023, Scalable membership inference attacks via quantile regression"
 THAKER = "Thaker et al. 2025, Membership inference attacks for unseen classes"
 CARLINI = "Carlini et al. 2022, Membership inference attacks from first principles"
+ZHU = "Zhu, Liu and Han 2019, Deep leakage from gradients"
+GEIPING = "Geiping et al. 2020, Inverting gradients: how easy is it to break privacy in federated learning?"
+YIN = "Yin et al. 2021, See through gradients: image batch recovery via GradInversion"
+CHEN = "Chen et al. 2021, Knowledge-enriched distributional model inversion attacks"
 ZARIFZADEH = "Zarifzadeh et al. 2024, Low-cost high-power membership inference attacks"
 
 FINAL = "the final model's probabilities, and the membership of some records of the target"
 OWN = "the membership of some records"
 PLAN = "the final model's probabilities, the plan, and data like the target's to train models on"
+
+MESSAGE = (
+    "one message as its observer sees it, the model that it was made on, and the public settings (bound, noise, steps)"
+)
+KINDS = ("membership", "inversion")
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class Entry:
     name: str
     paper: str
     knows: str
-    home: str  # module and class under attacks.membership
+    home: str  # module and class, in the package of its kind
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     kind: str = "membership"
     view: str = "client"  # client: released models only; server: what single clients send
@@ -47,7 +56,7 @@ class Entry:
 
     def build(self, **changes: Any) -> Attack:
         module, name = self.home.split(":")
-        kind = getattr(importlib.import_module(f"sordino.attacks.membership.{module}"), name)
+        kind = getattr(importlib.import_module(f"sordino.attacks.{self.kind}.{module}"), name)
         return kind(**{**self.options, **changes})
 
     def to_json(self) -> dict[str, str]:
@@ -116,6 +125,16 @@ TABLE: tuple[Entry, ...] = (
         models="reference",
     ),
     Entry("rmia", ZARIFZADEH, f"{PLAN}, without the attacked record", "rmia:Rmia", models="reference"),
+    Entry("dlg", ZHU, MESSAGE, "dlg:DLG", kind="inversion", view="server"),
+    Entry("ig", GEIPING, f"{MESSAGE}; pictures are smooth", "ig:IG", kind="inversion", view="server"),
+    Entry(
+        "gi", YIN, f"{MESSAGE}; pictures are smooth, and public images to compare features with", "gi:GI", kind="inversion",
+        view="server",
+    ),
+    Entry(
+        "ked-mi", CHEN, "the final model, and public images of classes that no client holds", "ked_mi:KedMI",
+        kind="inversion",
+    ),
 )  # fmt: skip
 
 ATTACKS: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in TABLE})
@@ -130,10 +149,12 @@ def entry(name: str) -> Entry:
 
 
 def entries(names: str) -> list[Entry]:
-    """The attacks in a list with commas; `all` for every one of them."""
+    """The attacks in a list with commas; `all` for every one of them, `membership` or `inversion` for those of a kind."""
     words = [word.strip() for word in names.split(",") if word.strip()]
     if words == ["all"]:
         return list(TABLE)
+    if len(words) == 1 and words[0] in KINDS:
+        return [one for one in TABLE if one.kind == words[0]]
     if not words:
         raise BadInput(f"no attack was named; choose among {', '.join(ATTACKS)}.")
     return [entry(word) for word in dict.fromkeys(words)]

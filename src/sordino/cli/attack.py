@@ -1,4 +1,4 @@
-"""``sordino attack RUN``: membership inference against a finished run, beside what its proof allows."""
+"""``sordino attack RUN``: membership inference and inversion against a finished run, beside what its proof allows."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sordino.attacks.table import USUAL, entries
+from sordino.attacks.table import USUAL, Entry, entries
 from sordino.cli.numbers import count, number
+from sordino.errors import BadInput
 from sordino.report.attacked import caveats, judged
+
+Say = Callable[[str, int, int], None]
 
 EXAMPLES = """examples:
   sordino attack runs/digits-adact-1
   sordino attack runs/cifar10-fedavg-1 --attack rf,gb,rmia --json
   sordino attack runs/cifar10-adact-1 --attack lira --references 32 --workers 8
-  sordino attack runs/cifar10-adact-1 --attack all --control runs/cifar10-fedavg-1"""
+  sordino attack runs/cifar10-adact-1 --attack membership --control runs/cifar10-fedavg-1
+  sordino attack runs/cifar10-adact-1 --attack dlg,ig,gi --batch 4 --json
+  sordino attack runs/mnist-fedavg-1 --attack ked-mi --public fashion-mnist"""
 
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "attack",
-        help="membership inference against a finished run, beside what its proof allows",
-        description="Attack a finished run: members from its federation, non-members from the test split. A private run "
-        "is compared with an undefended control, which is trained and attacked alike.",
+        help="membership inference and inversion against a finished run, beside what its proof allows",
+        description="Attack a finished run. Membership: members from its federation, non-members from the test split; a "
+        "private run is compared with an undefended control, which is trained and attacked alike. Inversion: pictures from "
+        "the messages that clients would have sent of some records; the control is the same message without the defence.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -41,6 +47,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--own", default=None, help="share of the attacked records whose membership the attacker knows (0.5)"
     )
+    parser.add_argument("--batch", default=None, help="inversion: records behind one message (1)")
+    parser.add_argument("--images", default=None, help="inversion: messages to attack (2)")
+    parser.add_argument(
+        "--steps", default=None, help="inversion: steps of each attack (default: the attack's own number)"
+    )
+    parser.add_argument("--public", default="", metavar="DATA", help="ked-mi: data set of public images (same shape)")
     control = "auto: train one; none; or the folder of a run without privacy"
     parser.add_argument("--control", default="auto", metavar="WHICH", help=control)
     parser.add_argument("--workers", default=None, help="models trained side by side (default: one per core)")
@@ -52,10 +64,26 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    chosen = entries(args.attack)
+    table: dict[str, Any] = {}
+    with bars(args.quiet or args.json) as say:
+        membership = [one for one in chosen if one.kind == "membership"]
+        inversion = [one for one in chosen if one.kind == "inversion"]
+        if membership:
+            table = _membership(args, membership, say)
+        inverted = _inversion(args, inversion, say, alone=not membership) if inversion else None
+    if args.json:
+        print(json.dumps(table if inverted is None else joined(table, inverted)))
+    else:
+        parts = [text(table)] if membership else []
+        print("\n\n".join(parts if inverted is None else [*parts, inversion_text(inverted)]))
+    return 0
+
+
+def _membership(args: argparse.Namespace, chosen: list[Entry], say: Say) -> dict[str, Any]:
     from sordino.attacks.protocol import Protocol
     from sordino.attacks.runs import Settings, attack_run
 
-    chosen = entries(args.attack)
     protocol = Protocol(
         records=count(args, "records") or 0, own=_or(number(args, "own"), 0.5), seed=count(args, "seed") or 0
     )
@@ -67,18 +95,46 @@ def run(args: argparse.Namespace) -> int:
         count(args, "workers") or 0,
         args.fresh,
     )
-    with bars(args.quiet or args.json) as say:
-        table = attack_run(args.run, chosen, settings, say=say)
-    print(json.dumps(table) if args.json else text(table))
-    return 0
+    return attack_run(args.run, chosen, settings, say=say)
 
 
-def _or(value: float | None, default: float) -> float:
+def _inversion(args: argparse.Namespace, chosen: list[Entry], say: Say, alone: bool) -> dict[str, Any]:
+    from sordino.attacks.inversion.runs import InversionSettings
+    from sordino.attacks.runs import invert_run
+
+    settings = InversionSettings(
+        batch=_or(count(args, "batch"), 1),
+        images=_or(count(args, "images"), 2),
+        public=args.public,
+        control=args.control != "none",
+        seed=count(args, "seed") or 0,
+        fresh=args.fresh,
+        steps=count(args, "steps"),
+    )
+    try:
+        return invert_run(args.run, chosen, settings, say=say)
+    except BadInput as error:
+        if alone:
+            raise
+        # Beside membership attacks that went well it is one more line below the table.
+        why = str(error)
+        return {"results": [], "refused": [{"attack": one.name, "why": why} for one in chosen], "verdict": ""}
+
+
+def joined(table: dict[str, Any], inverted: dict[str, Any]) -> dict[str, Any]:
+    """One object of both kinds; every line of inversion says its kind."""
+    if not table:
+        return inverted
+    both = {name: [*table[name], *inverted[name]] for name in ("results", "refused")}
+    return {**table, **both, "verdict_inversion": inverted["verdict"]}
+
+
+def _or(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
 @contextmanager
-def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+def bars(quiet: bool) -> Iterator[Say]:
     """A bar on stderr for each thing that takes long; none where nobody looks."""
     if quiet or not sys.stderr.isatty():
         yield lambda what, done, total: None
@@ -130,3 +186,36 @@ def text(table: dict[str, Any]) -> str:
         )
     refused = [f"  {one['attack']} was not possible: {one['why']}" for one in table["refused"]]
     return "\n".join([*lines, "", table["verdict"], *refused, *(f"  {note}" for note in caveats(table["results"]))])
+
+
+def _notes(rows: list[dict[str, Any]]) -> list[str]:
+    """Each note once, with the attacks that it is about, unless it is about all."""
+    about: dict[str, list[str]] = {}
+    for row in rows:
+        for note in row["notes"]:
+            about.setdefault(note, []).append(row["attack"])
+    return [
+        f"  {note}" if len(names) == len(rows) > 1 else f"  {', '.join(dict.fromkeys(names))}: {note}"
+        for note, names in about.items()
+    ]
+
+
+def inversion_text(table: dict[str, Any]) -> str:
+    """The table of inversion for people."""
+    head = f"{'attack':<8} {'model':<8} {'batch':>5} {'MSE':>8} {'PSNR':>6} {'SSIM':>6} {'control':>8} {'drawn':>6} {'at most':>8}"
+    lines = [head, "-" * len(head)]
+    for row in table["results"]:
+        if row["attack"] == "ked-mi":
+            lines.append(
+                f"{row['attack']:<8} {row['model']:<8} judged right {row['top1']:.1%} (top 5: {row['top5']:.1%}), "
+                f"{row['times_chance']:.1f} times chance"
+            )
+            continue
+        control = "-" if row["control_ssim"] is None else f"{row['control_ssim']:.3f}"
+        lines.append(
+            f"{row['attack']:<8} {row['model']:<8} {row['batch']:>5} {row['mse']:>8.4f} {row['psnr']:>6.1f} {row['ssim']:>6.3f} "
+            f"{control:>8} {row['reconstructed']:>6.0%} {row['message_bound']:>8.2g}"
+        )
+    told = "SSIM: 1 is the original. drawn: pictures with SSIM of at least 0.5; at most: the share that the noise of one message allows any attack."
+    refused = [f"  {one['attack']} was not possible: {one['why']}" for one in table["refused"]]
+    return "\n".join([*lines, "", told, table["verdict"], *refused, *_notes(table["results"])])

@@ -59,6 +59,30 @@ class LeNet(nn.Module):
         return self.fc3(F.relu(self.fc2(x)))
 
 
+class SmoothLeNet(nn.Module):
+    """The network that DLG was shown on: three 5x5 convolutions of 12 filters (strides 2, 2, 1) and one dense layer, sigmoid between them.
+
+    Weights are uniform in [-0.5, 0.5]: with PyTorch's smaller ones three sigmoids pass almost no signal.
+    """
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        self.conv1 = nn.Conv2d(channels, 12, 5, stride=2, padding=2)
+        self.conv2 = nn.Conv2d(12, 12, 5, stride=2, padding=2)
+        self.conv3 = nn.Conv2d(12, 12, 5, padding=2)
+        h, w = (((n + 1) // 2 + 1) // 2 for n in (height, width))
+        self.fc = nn.Linear(12 * h * w, classes)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -0.5, 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.sigmoid(self.conv1(x))
+        x = torch.sigmoid(self.conv2(x))
+        x = torch.sigmoid(self.conv3(x))
+        return self.fc(torch.flatten(x, 1))
+
+
 class Tempered(nn.Module):
     """Two strided convolutions and two dense layers with tanh (Papernot et al. 2021, table 1).
 

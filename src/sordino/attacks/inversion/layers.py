@@ -1,0 +1,329 @@
+"""Layers with four passes: forward, backward, tangent, and the reverse of the tangent.
+
+Gradient matching needs the derivative of ``<gradient(x), v>`` by the input x. That number is also the derivative of the loss
+along v in the parameters (a tangent), so the passes are
+
+    forward    u -> y
+    backward   cotangent of y -> cotangent of u, and the gradient of the parameters
+    tangent    (u, du) with parameters moving along v -> dy
+    reverse    cotangents of (y, dy) -> cotangents of (u, du)
+
+The published pseudo-code asks autograd for a second backward pass, which works out second derivatives of the parameters
+that nobody reads, and calls slow kernels for the rest. Convolutions here are one matrix product over rows of patches; the
+patches are made once and serve the forward pass, the gradient and the tangent.
+
+Images are (example, height, width, channel). The first axis holds `groups * batch` examples; each group (a seed, or a restart) has
+a gradient and a v of its own.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Layer:
+    """A layer without parameters. A pass may keep what the later ones need."""
+
+    size = 0  # entries of its parameters, in the order of `parameters()`, each in row-major order
+
+    def forward(self, u: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def backward(self, out: Tensor, deeper: bool) -> Tensor:
+        """The cotangent of the input; unless there are layers below (`deeper`) nobody asks for it."""
+        raise NotImplementedError
+
+    def gradient(self, rows: Tensor) -> None:
+        """Write the gradient into `rows`, one for each group: the sum over its examples, after `backward`."""
+        raise AssertionError("a layer without parameters has no gradient")
+
+    def tangent(self, du: Tensor | None, v: Tensor | None) -> Tensor | None:
+        """The tangent of the output. None stands for zero; `v` has one row for each group."""
+        raise NotImplementedError
+
+    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
+        """Cotangents of the input and of its tangent."""
+        raise NotImplementedError
+
+
+class _Product(Layer):
+    """A layer that multiplies rows by a weight matrix: dense layers, and convolutions over rows of patches."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight = weight.detach().reshape(weight.shape[0], -1).contiguous()  # [out, in]
+        self.bias = None if bias is None else bias.detach()
+        self.size = self.weight.numel() + (0 if self.bias is None else self.bias.numel())
+        self._rows: Tensor  # [places, in], of all examples
+        self._out: Tensor  # [places, out]
+        self._v: Tensor  # [groups, out, in]
+        self._moved: bool = False  # whether the input has a tangent
+
+    def _product(self, rows: Tensor) -> Tensor:
+        self._rows = rows
+        return rows @ self.weight.T if self.bias is None else torch.addmm(self.bias, rows, self.weight.T)
+
+    def gradient(self, rows: Tensor) -> None:
+        groups, (out, inside) = len(rows), self.weight.shape
+        cut = out * inside
+        if groups == 1:  # one product, straight into its place
+            torch.mm(self._out.T, self._rows, out=rows[0, :cut].view(out, inside))
+        else:
+            parts = self._out.reshape(groups, -1, out).transpose(1, 2)
+            rows[:, :cut] = (parts @ self._rows.reshape(groups, -1, inside)).reshape(groups, -1)
+        if self.bias is not None:
+            rows[:, cut:] = self._out.reshape(groups, -1, out).sum(1)
+
+    def _tangent(self, rows: Tensor | None, v: Tensor) -> Tensor:
+        """V rows + c + W drows."""
+        out, inside = self.weight.shape
+        self._v = v[:, : out * inside].reshape(-1, out, inside)
+        groups = len(self._v)
+        if groups == 1 and self.bias is not None:
+            moved = torch.addmm(v[0, out * inside :], self._rows, self._v[0].T)
+        elif groups == 1:
+            moved = self._rows @ self._v[0].T
+        else:
+            moved = (self._rows.reshape(groups, -1, inside) @ self._v.transpose(1, 2)).reshape(-1, out)
+            if self.bias is not None:
+                moved.view(groups, -1, out).add_(v[:, None, out * inside :])
+        self._moved = rows is not None
+        return moved if rows is None else moved.addmm_(rows, self.weight.T)
+
+
+class Dense(_Product):
+    """y = W u + b."""
+
+    def forward(self, u: Tensor) -> Tensor:
+        return self._product(u)
+
+    def backward(self, out: Tensor, deeper: bool) -> Tensor:
+        self._out = out
+        return out @ self.weight if deeper else out
+
+    def tangent(self, du: Tensor | None, v: Tensor | None) -> Tensor | None:
+        assert v is not None
+        return self._tangent(du, v)
+
+    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
+        groups, width = len(self._v), dout.shape[1]
+        above = (dout.reshape(groups, -1, width) @ self._v).reshape(len(dout), -1)
+        return above.addmm_(out, self.weight), dout @ self.weight if self._moved else dout
+
+
+class Convolution(_Product):
+    """y = W * u + b in two dimensions. One row of patches for each place of the output."""
+
+    def __init__(self, layer: nn.Conv2d) -> None:
+        # (out, height, width, in): the order of the flat vector, and that of a patch of a channels-last image
+        super().__init__(layer.weight.permute(0, 2, 3, 1), layer.bias)
+        self.channels, self.kernel = layer.in_channels, layer.kernel_size
+        self.stride, self.padding = layer.stride, (int(layer.padding[0]), int(layer.padding[1]))
+        self._shape: torch.Size  # of the input
+        self._side: tuple[int, int] = (0, 0)  # of the output
+
+    def _patches(self, u: Tensor) -> Tensor:
+        (top, left), (kh, kw), (sh, sw) = self.padding, self.kernel, self.stride
+        wide = F.pad(u, (0, 0, left, left, top, top)) if top or left else u.contiguous()
+        n, h, w, c = wide.shape
+        self._side = ((h - kh) // sh + 1, (w - kw) // sw + 1)
+        one, row, column, _ = wide.stride()
+        # A row of a patch lies in one piece, so that the copy is of long runs.
+        windows = wide.as_strided((n, *self._side, kh, kw * c), (one, row * sh, column * sw, row, 1))
+        return windows.reshape(-1, kh * kw * c)
+
+    def _back(self, out: Tensor, matrix: Tensor) -> Tensor:
+        """The transpose of the convolution by `matrix`: from [places, out] to the shape of the input."""
+        channels = matrix.shape[0]
+        image = out.reshape(-1, *self._side, channels).permute(0, 3, 1, 2)
+        weight = matrix.reshape(channels, *self.kernel, self.channels).permute(0, 3, 1, 2)
+        extra = [
+            n - ((m - 1) * s - 2 * p + k)
+            for n, m, s, p, k in zip(self._shape[1:3], self._side, self.stride, self.padding, self.kernel)
+        ]
+        below = F.conv_transpose2d(image, weight, None, self.stride, self.padding, extra)
+        return below.permute(0, 2, 3, 1)
+
+    def forward(self, u: Tensor) -> Tensor:
+        self._shape = u.shape
+        return self._product(self._patches(u)).reshape(len(u), *self._side, -1)
+
+    def backward(self, out: Tensor, deeper: bool) -> Tensor:
+        self._out = out.reshape(-1, out.shape[3])
+        return self._back(out, self.weight) if deeper else out
+
+    def tangent(self, du: Tensor | None, v: Tensor | None) -> Tensor | None:
+        assert v is not None
+        moved = self._tangent(None if du is None else self._patches(du), v)
+        return moved.reshape(self._shape[0], *self._side, -1)
+
+    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
+        groups = len(self._v)
+        parts = zip(out.chunk(groups), dout.chunk(groups), self._v)
+        # The cotangent by W and that by V in one convolution over twice the channels.
+        above = [self._back(torch.cat([a, b], 3), torch.cat([self.weight, v])) for a, b, v in parts]
+        whole = above[0] if groups == 1 else torch.cat(above)
+        return whole, self._back(dout, self.weight) if self._moved else dout
+
+
+class Pointwise(Layer):
+    """A function of each number: its value, first and second derivative at u."""
+
+    def __init__(self) -> None:
+        self._y: Tensor
+        self._slope: Tensor
+        self._du: Tensor | None = None
+
+    def value(self, u: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def slope(self, y: Tensor) -> Tensor:
+        """The first derivative, from the value."""
+        raise NotImplementedError
+
+    def bend(self, y: Tensor, slope: Tensor) -> Tensor | None:
+        """The second derivative, from the value and the first; None: zero."""
+        raise NotImplementedError
+
+    def forward(self, u: Tensor) -> Tensor:
+        self._y = self.value(u)
+        self._slope = self.slope(self._y)
+        return self._y
+
+    def backward(self, out: Tensor, deeper: bool) -> Tensor:
+        return out * self._slope
+
+    def tangent(self, du: Tensor | None, v: Tensor | None) -> Tensor | None:
+        self._du = du
+        return None if du is None else du * self._slope
+
+    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
+        above, below = out * self._slope, dout * self._slope
+        bend = self.bend(self._y, self._slope)
+        if bend is not None and self._du is not None:
+            above = above + dout * self._du * bend
+        return above, below
+
+
+class Sigmoid(Pointwise):
+    def value(self, u: Tensor) -> Tensor:
+        return torch.sigmoid(u)
+
+    def slope(self, y: Tensor) -> Tensor:
+        return y - y * y
+
+    def bend(self, y: Tensor, slope: Tensor) -> Tensor | None:
+        return slope - 2 * y * slope
+
+
+class Tanh(Pointwise):
+    def value(self, u: Tensor) -> Tensor:
+        return torch.tanh(u)
+
+    def slope(self, y: Tensor) -> Tensor:
+        return 1 - y * y
+
+    def bend(self, y: Tensor, slope: Tensor) -> Tensor | None:
+        return -2 * y * slope
+
+
+class Relu(Pointwise):
+    def value(self, u: Tensor) -> Tensor:
+        return torch.relu(u)
+
+    def slope(self, y: Tensor) -> Tensor:
+        return (y > 0).to(y.dtype)
+
+    def bend(self, y: Tensor, slope: Tensor) -> Tensor | None:
+        return None
+
+
+class MaxPool(Layer):
+    """The largest number of each window; tangents and cotangents follow the one that was taken."""
+
+    def __init__(self, kernel: int, stride: int, padding: int) -> None:
+        self.kernel, self.stride, self.padding = [kernel] * 2, [stride] * 2, [padding] * 2
+        self._u: Tensor
+        self._taken: Tensor  # [example, channel, places], in channels-last memory
+
+    def forward(self, u: Tensor) -> Tensor:
+        self._u = u.permute(0, 3, 1, 2)
+        y, self._taken = F.max_pool2d(self._u, self.kernel, self.stride, self.padding, return_indices=True)
+        return y.permute(0, 2, 3, 1)
+
+    def _back(self, out: Tensor) -> Tensor:
+        back = torch.ops.aten.max_pool2d_with_indices_backward
+        image = out.permute(0, 3, 1, 2)
+        below = back(image, self._u, self.kernel, self.stride, self.padding, [1, 1], False, self._taken)
+        return below.permute(0, 2, 3, 1)
+
+    def backward(self, out: Tensor, deeper: bool) -> Tensor:
+        return self._back(out)
+
+    def tangent(self, du: Tensor | None, v: Tensor | None) -> Tensor | None:
+        if du is None:
+            return None
+        taken = self._taken.permute(0, 2, 3, 1)
+        return du.flatten(1, 2).gather(1, taken.flatten(1, 2)).reshape(taken.shape)
+
+    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
+        return self._back(out), self._back(dout)
+
+
+class MeanPool(Layer):
+    """The mean of each window. Linear, so that every pass is the map or its transpose."""
+
+    def __init__(self, kernel: int) -> None:
+        self.kernel = kernel
+        self._shape: torch.Size
+
+    def _mean(self, u: Tensor) -> Tensor:
+        return F.avg_pool2d(u.permute(0, 3, 1, 2), self.kernel).permute(0, 2, 3, 1)
+
+    def forward(self, u: Tensor) -> Tensor:
+        self._shape = u.shape
+        return self._mean(u)
+
+    def _back(self, out: Tensor) -> Tensor:
+        k = self.kernel
+        wide = (out / (k * k)).repeat_interleave(k, 1).repeat_interleave(k, 2)
+        return F.pad(wide, (0, 0, 0, self._shape[2] - wide.shape[2], 0, self._shape[1] - wide.shape[1]))
+
+    def backward(self, out: Tensor, deeper: bool) -> Tensor:
+        return self._back(out)
+
+    def tangent(self, du: Tensor | None, v: Tensor | None) -> Tensor | None:
+        return None if du is None else self._mean(du)
+
+    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
+        return self._back(out), self._back(dout)
+
+
+class Flatten(Layer):
+    """To one row for each example, in PyTorch's order (channel, height, width)."""
+
+    def __init__(self) -> None:
+        self._shape: torch.Size
+
+    def _row(self, u: Tensor) -> Tensor:
+        return u.permute(0, 3, 1, 2).reshape(len(u), -1) if u.dim() == 4 else u.reshape(len(u), -1)
+
+    def _back(self, out: Tensor) -> Tensor:
+        if len(self._shape) != 4:
+            return out.reshape(self._shape)
+        n, h, w, c = self._shape
+        return out.reshape(n, c, h, w).permute(0, 2, 3, 1).contiguous()
+
+    def forward(self, u: Tensor) -> Tensor:
+        self._shape = u.shape
+        return self._row(u)
+
+    def backward(self, out: Tensor, deeper: bool) -> Tensor:
+        return self._back(out)
+
+    def tangent(self, du: Tensor | None, v: Tensor | None) -> Tensor | None:
+        return None if du is None else self._row(du)
+
+    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
+        return self._back(out), self._back(dout)
