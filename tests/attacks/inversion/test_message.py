@@ -72,12 +72,13 @@ def test_a_client_is_clipped_as_a_whole():
 
 def test_the_noise_is_that_of_the_whole_run():
     """One record alone would be calibrated otherwise: it is never sampled."""
-    from sordino.schemes.terms import Public, settle
+    from sordino.federation.sizes import PublicSizes
+    from sordino.schemes import settle
 
     fed = federation()
     plan = Plan(**BASE, **{**POOLED, "epsilon": 8.0}).replace(batch_size=2)
     seen = observe(plan, MAKE, fed, 0, np.array([0]))
-    assert seen.multiplier == pytest.approx(settle(plan, Public.of(fed)).multiplier)
+    assert seen.multiplier == pytest.approx(settle(plan, PublicSizes.of(fed)).multiplier)
 
 
 def test_others_hide_a_record_in_the_sum():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,9 @@ from sordino.models import build
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.skipif(
+        not os.environ.get("SORDINO_SLOW_TESTS"), reason="set SORDINO_SLOW_TESTS=1 for the study of minutes"
+    ),
     pytest.mark.skipif(not store.has("cifar10"), reason="needs CIFAR-10: sordino data get cifar10"),
 ]
 BASE = {"data": "cifar10", "clients": 100, "partition": "iid", "rounds": 20, "batch_size": 64, "lr": 0.1}
