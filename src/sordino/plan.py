@@ -183,8 +183,8 @@ class Plan:
     def replace(self, **changes: Any) -> Plan:
         return dataclasses.replace(self, **changes)
 
-    def to_json(self) -> dict[str, Any]:
-        plain: dict[str, Any] = {}
+    def to_json(self) -> dict[str, object]:
+        plain: dict[str, object] = {}
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             plain[f.name] = dict(value) if isinstance(value, Mapping) else str(value) if _is_word(value) else value
@@ -204,10 +204,10 @@ class Plan:
 
     def to_toml(self) -> str:
         plain = self.to_json()
-        options = plain.pop("options")
+        plain.pop("options")
         lines = [f"{key} = {_toml(value)}" for key, value in plain.items() if value is not None]
-        if options:
-            lines += ["", "[options]", *(f"{key} = {_toml(value)}" for key, value in options.items())]
+        if self.options:
+            lines += ["", "[options]", *(f"{key} = {_toml(value)}" for key, value in self.options.items())]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -244,5 +244,5 @@ def _is_word(value: object) -> bool:
     return isinstance(value, (Variant, Unit, Observer, Sampling, Relation))
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     return json.dumps(value)  # the same for strings, numbers and booleans

@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sordino.attacks.protocol import Protocol, deal
 from sordino.attacks.rows import Guarantee, play, private, ranked, with_control
@@ -54,7 +54,7 @@ class Settings:
         whole(2, references=2 if self.references is None else self.references)
         whole(1, shadows=1 if self.shadows is None else self.shadows)
 
-    def changes(self, one: Entry) -> dict[str, Any]:
+    def changes(self, one: Entry) -> dict[str, object]:
         if one.models == "reference" and self.references is not None:
             return {"models": self.references}
         if one.name == "shadow-lr" and self.shadows is not None:
@@ -70,7 +70,7 @@ def attack_run(
     make: Make | None = None,
     federation: Federation | None = None,
     say: Say = quiet,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Attack the run in `folder`; the table as plain data, also kept there.
 
     An attack that this run does not allow (its view was not kept and cannot be had again) is named under `refused`, with
@@ -88,7 +88,7 @@ def attack_run(
     left = [one for one in chosen if one.name in {line["attack"] for line in rows}]
     control = _control(run, folder, left, settings, say)
     rows = with_control(rows, rows if not private(run.guarantee) else control)
-    table = {
+    table: dict[str, object] = {
         "run": str(folder),
         "results": rows,
         "refused": refused,
@@ -187,7 +187,7 @@ def _guarantee(statement: dict[str, Any]) -> Guarantee:
 
 def _rows(
     run: Opened, folder: Path, chosen: Sequence[Entry], settings: Settings
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+) -> tuple[list[dict[str, object]], list[dict[str, str]]]:
     """A line for each attack that could be played, and the reasons of those that could not."""
     kept = {} if settings.fresh else {line.get("key"): line for line in _read(folder).get("results", [])}
     rows, refused = [], []
@@ -222,11 +222,11 @@ def _read(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _keep(folder: Path, table: dict[str, Any]) -> None:
+def _keep(folder: Path, table: dict[str, object]) -> None:
     """Write the table, with lines of other attacks that were there, and redraw the report."""
     from sordino.report.run import write_report
 
-    _write(folder, {**table, "results": _merged(folder, table["results"])["results"]})
+    _write(folder, {**table, "results": _merged(folder, cast(list[dict[str, Any]], table["results"]))["results"]})
     write_report(folder)
 
 
@@ -237,7 +237,7 @@ def _merged(folder: Path, lines: list[dict[str, Any]]) -> dict[str, Any]:
     return {**kept, "results": [*lines, *older]}
 
 
-def _write(folder: Path, table: dict[str, Any]) -> None:
+def _write(folder: Path, table: dict[str, object]) -> None:
     write_atomically(folder / "attack.json", json.dumps(table, indent=2) + "\n", durable=True)
 
 
@@ -246,7 +246,7 @@ def _write(folder: Path, table: dict[str, Any]) -> None:
 
 def _control(
     run: Opened, folder: Path, chosen: Sequence[Entry], settings: Settings, say: Say
-) -> list[dict[str, Any]] | None:
+) -> list[dict[str, object]] | None:
     """What the same attacks achieve on the control; None where there is none."""
     if settings.control == "none" or not private(run.guarantee):
         return None
@@ -286,7 +286,7 @@ def control_plan(plan: Plan, examples: int) -> Plan:
     Clients that sent single gradients take local steps instead, with Adam: steps that were tuned for clipped gradients
     need not suit whole ones.
     """
-    bare: dict[str, Any] = {
+    bare: dict[str, object] = {
         "method": "fedavg", "variant": Variant.PUBLISHED, "mechanism": "gaussian", "options": {}, "unit": Unit.CLIENT,
         "observer": Observer.PUBLIC, "relation": None, "epsilon": None, "multiplier": None, "weights": "size",
         "weight_cap": None, "canaries": 0, "secure": False,

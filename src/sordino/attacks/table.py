@@ -39,7 +39,7 @@ class Entry:
     paper: str
     knows: str
     home: str  # module and class under attacks.membership
-    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    options: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     kind: str = "membership"
     view: str = "client"  # client: released models only; server: what single clients send
     active: bool = False

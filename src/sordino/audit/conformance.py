@@ -48,7 +48,7 @@ class Row:
     refused: bool = False  # a bug that the library's own checks stop as well
     seconds: float = 0.0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         proven = self.epsilon_proven
         return {**asdict(self), "epsilon_proven": "inf" if proven is not None and math.isinf(proven) else proven}
 
@@ -110,7 +110,7 @@ def play(stage: Any, kept: Sequence[int], runs: int, seed: int) -> tuple[np.ndar
 
 def conformance(
     small: bool = False, seed: int = 0, workers: int = 0, on_row: Callable[[Row, int, int], None] | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The whole suite as plain data; `on_row(row, done, of)` is told of each row as it is finished."""
     started = time.perf_counter()
     todo = tasks(small, seed)
@@ -134,7 +134,7 @@ def tasks(small: bool, seed: int) -> list[Task]:
     return found + [Task("published", case, runs["published"], CONFIDENCE, seed) for case in PUBLISHED]
 
 
-def summary(rows: Sequence[Row]) -> dict[str, Any]:
+def summary(rows: Sequence[Row]) -> dict[str, object]:
     held = [row for row in rows if row.kind == "certified"]
     bugs = [row for row in rows if row.kind == "mutation"]
     printed = [row for row in rows if row.kind == "published"]
@@ -153,7 +153,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 def over_seeds(
     seeds: Sequence[int], runs: int, small: bool = False, workers: int = 0, on_row: Callable[..., None] | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The certified cases again and again: each seed by itself, and all runs of a case together.
 
     The confidence is shared out among all cases and seeds, so that one false alarm anywhere among them has a

@@ -94,7 +94,7 @@ def measured(kept: dict[str, Any], stated: dict[str, Any], confidence: float) ->
     }
 
 
-def _one_shot(kept: dict, coins: np.ndarray, delta: float, confidence: float, stated: dict) -> dict[str, Any] | None:
+def _one_shot(kept: dict, coins: np.ndarray, delta: float, confidence: float, stated: dict) -> dict[str, object] | None:
     """Andrew et al. 2023; None where canaries have too few coordinates to themselves, or no known null."""
     if not kept.get("cosines") or kept["block"] < canary_clients.FEWEST or not coins.any():
         return None

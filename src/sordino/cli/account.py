@@ -27,7 +27,7 @@ A multiplier is the standard deviation of the noise on the sum (the scale, for L
 contribution, whatever the relation."""
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "account",
         help="epsilon, multiplier or rounds from the other two",
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _answer(args: argparse.Namespace) -> dict[str, Any]:
+def _answer(args: argparse.Namespace) -> dict[str, object]:
     delta = number(args, "delta")
     if delta is None or not 0 < delta < 1:
         raise BadInput(f"--delta must lie between 0 and 1, not {args.delta!r}.")

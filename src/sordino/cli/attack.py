@@ -20,7 +20,7 @@ EXAMPLES = """examples:
   sordino attack runs/cifar10-adact-1 --attack all --control runs/cifar10-fedavg-1"""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "attack",
         help="membership inference against a finished run, beside what its proof allows",
@@ -88,6 +88,7 @@ def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        TaskID,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
@@ -98,7 +99,7 @@ def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
         TimeElapsedColumn(), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True)) as shown:
-        tasks: dict[str, Any] = {}
+        tasks: dict[str, TaskID] = {}
 
         def say(what: str, done: int, total: int) -> None:
             if what not in tasks:

@@ -14,7 +14,7 @@ their own claims.
 Exit code 4 if a certified method leaks more than is proven, or a bug is missed."""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "conformance",
         help="the library audits itself, and catches planted bugs",

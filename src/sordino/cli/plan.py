@@ -45,7 +45,7 @@ RECORDS = {  # for training
 }
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "plan",
         help="what a budget means before there is any data: noise, signal, what to change",
@@ -133,7 +133,7 @@ def _setting(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def to_json(forecast: Forecast) -> dict[str, Any]:
+def to_json(forecast: Forecast) -> dict[str, object]:
     """The forecast as plain data."""
     s = forecast.setting
     return {

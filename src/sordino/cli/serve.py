@@ -15,7 +15,7 @@ EXAMPLES = """examples:
   sordino serve --resume runs/digits-adact-1 --certs pki/server          after a crash or a reboot"""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "serve",
         help="run a plan with data holders on other machines",

@@ -66,7 +66,7 @@ FIELDS: tuple[tuple[str, Any, Any, str], ...] = (
 )
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "train",
         help="train a model under a privacy budget",
@@ -177,7 +177,7 @@ def plan_from(args: argparse.Namespace) -> Plan:
     """Options over the plan file over what suits the method and the data."""
     from sordino.assembly import complete
 
-    given: dict[str, Any] = read_toml(args.plan) if args.plan else {}
+    given = read_toml(args.plan) if args.plan else {}
     read: dict[Any, Any] = {int: count, float: number, str: getattr}
     given |= {name: value for name, kind, _, _ in FIELDS if (value := read[kind](args, name)) is not None}
     if args.secure:

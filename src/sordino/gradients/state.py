@@ -63,14 +63,14 @@ class State:
             found += [(name, "", key, value) for key, value in vars(module).items() if key not in _OURS | _ROOMS]
         return [entry for entry in found if id(entry[3]) not in self._trained]
 
-    def _look(self) -> dict[str, Any]:
+    def _look(self) -> dict[str, object]:
         """Every tensor, array and plain value by its path; tensors and arrays are copied."""
-        out: dict[str, Any] = {}
+        out: dict[str, object] = {}
         for name, _, key, value in self._entries():
             self._walk(f"{name}.{key}" if name else key, value, out, _DEPTH, set())
         return out
 
-    def _walk(self, path: str, value: Any, out: dict[str, Any], depth: int, above: set[int]) -> None:
+    def _walk(self, path: str, value: Any, out: dict[str, object], depth: int, above: set[int]) -> None:
         if id(value) in self._trained or id(value) in above or isinstance(value, nn.Module):
             return
         if isinstance(value, Tensor):
@@ -108,7 +108,7 @@ class State:
 _ROOMS = {"_parameters", "_buffers"}
 
 
-def _room(module: nn.Module, kind: str) -> dict[str, Any]:
+def _room(module: nn.Module, kind: str) -> dict[str, object]:
     """The dictionary that an entry lies in."""
     return module.__dict__ if kind == "" else module.__dict__[kind]
 

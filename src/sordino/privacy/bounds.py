@@ -67,7 +67,7 @@ class Bound(ABC):
         return noisy_mean
 
     @abstractmethod
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain data, for logs and for the wire."""
 
 
@@ -91,7 +91,7 @@ class Flat(Bound):
     def factors(self, norms: np.ndarray) -> np.ndarray:
         return _flat_factors(norms, self.bound)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "bound": self.bound}
 
 
@@ -118,7 +118,7 @@ class Automatic(Bound):
         with np.errstate(invalid="ignore"):
             return np.where(np.isfinite(norms), hair * self.bound / (norms + self.gamma), 0.0)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "bound": self.bound, "gamma": self.gamma}
 
 
@@ -164,7 +164,7 @@ class Grouped(Bound):
         sigma = multiplier * np.sqrt(np.sum(bounds * np.sqrt(sizes)) * bounds / np.sqrt(sizes))
         return np.repeat(sigma, self.sizes)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "sizes": list(self.sizes), "bounds": list(self.bounds)}
 
 
@@ -209,7 +209,7 @@ class Coordinates(Bound):
     def __hash__(self) -> int:
         return hash((self.mean.tobytes(), self.scale.tobytes()))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "mean": self.mean.tolist(), "scale": self.scale.tolist()}
 
 
@@ -243,11 +243,11 @@ class L1(Bound):
         """The standard deviation of Laplace noise of that scale: b times the root of 2."""
         return math.sqrt(2.0) * self.scale(multiplier)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "bound": self.bound}
 
 
-def from_json(data: dict[str, Any]) -> Bound:
+def from_json(data: dict[str, object]) -> Bound:
     """The bound that `to_json` described."""
     kinds = _kinds(Bound)  # type: ignore[type-abstract]
     kind, fields = data.get("kind"), {name: value for name, value in data.items() if name != "kind"}

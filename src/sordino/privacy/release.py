@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
 from sordino.errors import BadInput, NotPrivate
+from sordino.privacy.events import Event
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -106,7 +107,7 @@ class Released(Generic[T]):
         return Released(fn(self.value), self.how)
 
 
-def disclose(private: Private[T], reason: str) -> tuple[Released[T], Any]:
+def disclose(private: Private[T], reason: str) -> tuple[Released[T], Event]:
     """The other door: the value as it is, and an event that makes epsilon infinite and carries the reason."""
     from sordino.privacy import events
 

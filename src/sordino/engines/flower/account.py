@@ -79,7 +79,7 @@ class Account:
     # ---- disk ------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        head: dict[str, Any] = {"round": self.round, "grant": self._grant}
+        head: dict[str, object] = {"round": self.round, "grant": self._grant}
         arrays: dict[str, np.ndarray] = {}
         for name, own in (("before", self.before), ("after", self.after)):
             if own is not None:

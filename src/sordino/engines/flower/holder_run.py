@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -273,5 +272,5 @@ def boot() -> str:
         return ""
 
 
-def write_json(path: Path, plain: Mapping[str, Any]) -> None:
+def write_json(path: Path, plain: Mapping[str, object]) -> None:
     write_atomically(path, json.dumps(plain), private=True)

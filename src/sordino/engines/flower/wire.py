@@ -112,7 +112,7 @@ def _flat(name: str, array: np.ndarray) -> np.ndarray:
 # ---- requests --------------------------------------------------------------------------------------------
 
 
-def request_to_plain(request: Request) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def request_to_plain(request: Request) -> tuple[dict[str, object], dict[str, np.ndarray]]:
     """(head, arrays): bounds of many numbers travel as arrays."""
     head = {f.name: getattr(request, f.name) for f in dataclasses.fields(request)}
     arrays: dict[str, np.ndarray] = {}
@@ -152,7 +152,7 @@ def request_from_plain(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
         raise MalformedMessage("a request cannot be read: both sides need the same version.") from None
 
 
-def _check_types(fields: Mapping[str, Any]) -> None:
+def _check_types(fields: Mapping[str, object]) -> None:
     """Numbers are numbers, and a state is a flat dict of plain data; what they may be is for the plan to say."""
     for name in ("multiplier", "query_multiplier"):
         value = fields[name]
@@ -176,7 +176,7 @@ def agreed_digest(plan: Plan, facts: Facts, request: Request) -> bytes:
 _QUERIES: dict[str, Callable[..., query.Query]] = {kind.__name__: kind for kind in query.KINDS}
 
 
-def query_to_json(asked: query.Query | None) -> dict[str, Any] | None:
+def query_to_json(asked: query.Query | None) -> dict[str, object] | None:
     if asked is None:
         return None
     return {"kind": type(asked).__name__, **dataclasses.asdict(asked)}  # type: ignore[call-overload]
