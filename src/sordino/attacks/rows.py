@@ -58,7 +58,7 @@ class Guarantee:
         return ceiling_for_record(self.epsilon, self.delta, self.unit, self.relation)
 
 
-def play(target: Target, entry: Entry, guarantee: Guarantee, **changes: Any) -> dict[str, Any]:
+def play(target: Target, entry: Entry, guarantee: Guarantee, **changes: object) -> dict[str, Any]:
     """Let one attack play against the target; its line."""
     started = time.perf_counter()
     attack = entry.build(**changes)

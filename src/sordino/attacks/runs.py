@@ -32,6 +32,8 @@ from sordino.report import attacked
 from sordino.schemes.pooled import Pooled
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from sordino.federation.population import Federation
 
 CONTROLS = ("auto", "none")
@@ -152,13 +154,13 @@ def _assembled(plan: Plan, make: Make | None, federation: Federation | None) -> 
     _, found, plan = assemble(plan)
     population = found if federation is None else federation
 
-    def fresh(seed: int) -> Any:
+    def fresh(seed: int) -> nn.Module:
         return build(plan.model, population.input_shape, population.classes, seed)
 
     return plan, make or fresh, population
 
 
-def _load(module: Any, weights: Path) -> None:
+def _load(module: nn.Module, weights: Path) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

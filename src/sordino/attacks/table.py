@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sordino.errors import BadInput
 
@@ -45,7 +45,7 @@ class Entry:
     active: bool = False
     models: str = ""  # what the attacker trains: reference, shadow, or nothing
 
-    def build(self, **changes: Any) -> Attack:
+    def build(self, **changes: object) -> Attack:
         module, name = self.home.split(":")
         kind = getattr(importlib.import_module(f"sordino.attacks.membership.{module}"), name)
         return kind(**{**self.options, **changes})

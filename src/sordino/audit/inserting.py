@@ -186,7 +186,7 @@ class _CanaryEngine:
             assert isinstance(work, LocalSteps)
             self.steps = CanarySteps(inserted, work, rule)
 
-    def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
+    def run(self, request: Request, items: Sequence[object]) -> Aggregate:
         gathered = self.engine.run(request, items)
         if request.phase != CONTRIBUTE:
             return gathered

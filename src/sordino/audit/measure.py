@@ -119,7 +119,7 @@ def _statement(folder: Path) -> dict[str, Any]:
         raise BadInput(f"the statement of {folder} cannot be read ({error}); restore it, or finish the run.") from None
 
 
-def _number(value: Any) -> float:
+def _number(value: float | str) -> float:
     return math.inf if value == "inf" else float(value)
 
 

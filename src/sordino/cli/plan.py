@@ -117,7 +117,9 @@ def _setting(args: argparse.Namespace) -> dict[str, Any]:
     epsilon, multiplier = number(args, "epsilon"), number(args, "multiplier")
     if epsilon is None and multiplier is None:
         epsilon = usual.epsilon
-    asked = {name: count(args, name) for name in ("rounds", "batch_size", "local_epochs")}
+    asked: dict[str, int | Sampling | None] = {
+        name: count(args, name) for name in ("rounds", "batch_size", "local_epochs")
+    }
     asked["sampling"] = word(args, "sampling", Sampling)
     return {
         **{name: getattr(usual, name) if value is None else value for name, value in asked.items()},

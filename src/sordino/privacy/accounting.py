@@ -30,7 +30,7 @@ from sordino.privacy.vocabulary import Relation, Sampling
 if TYPE_CHECKING:
     from dp_accounting import dp_event
 
-Accountant = Literal["pld", "rdp", "gdp", "none"]
+Accountant = Literal["pld", "rdp", "gdp", "rdp-filter", "none"]
 Rate = float | tuple[int, int]  # a probability, or (population, cohort)
 
 _MANY_KINDS = 64  # different rounds that are composed one by one; more are grouped, never in their favour,

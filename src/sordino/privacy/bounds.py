@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -285,7 +286,7 @@ def _norms(norms: np.ndarray) -> tuple[np.ndarray, float]:
     return norms.astype(np.float64), hair
 
 
-def _shrink(v: np.ndarray, factors: Any, order: int = 2) -> np.ndarray:
+def _shrink(v: np.ndarray, factors: Callable[[np.ndarray], np.ndarray], order: int = 2) -> np.ndarray:
     """v times factors(|v|). Where squares would leave the range of doubles the norm is measured rescaled."""
     v = _flat(v)
     largest = float(max(v.max(), -v.min())) if v.size else 0.0
@@ -295,7 +296,7 @@ def _shrink(v: np.ndarray, factors: Any, order: int = 2) -> np.ndarray:
     # numpy adds pairwise, so that the error of the sum grows with log(d) only.
     scaled = v if unit == 1.0 else v / unit
     length = math.sqrt(np.sum(np.square(scaled))) if order == 2 else float(np.sum(np.abs(scaled)))
-    return v * factors(np.float64(length * unit))  # a length beyond the doubles is infinite: factor 0
+    return v * factors(cast(np.ndarray, np.float64(length * unit)))  # a length beyond the doubles is infinite: factor 0
 
 
 def _flat(v: np.ndarray, length: int | None = None) -> np.ndarray:
@@ -306,7 +307,7 @@ def _flat(v: np.ndarray, length: int | None = None) -> np.ndarray:
     return v
 
 
-def _number(bound: Any, name: str) -> float:
+def _number(bound: Bound, name: str) -> float:
     """The field as a Python float; bounds come from numpy as often as not."""
     value = getattr(bound, name)
     if isinstance(value, (np.floating, np.integer)) or (isinstance(value, int) and not isinstance(value, bool)):

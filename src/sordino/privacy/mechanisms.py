@@ -223,7 +223,7 @@ def _add_gaussian(
     codes += grid_noise.gaussian(spread, codes.size, source, survivors)
 
 
-def _stamped(total: Private[Sum], bound: Bound) -> Sum:
+def _stamped(total: Private[Sum], bound: Bound | None) -> Sum:
     """The sum, if it was clipped under this bound; only the bound that clips may size the noise."""
     value = _open(total)
     if not isinstance(value, Sum):
@@ -232,8 +232,9 @@ def _stamped(total: Private[Sum], bound: Bound) -> Sum:
     if stamp is None:
         raise NotPrivate("This sum carries no bound: clip each contribution and stamp it, Private(total, bound=bound).")
     if stamp is not bound and stamp != bound:
+        asked = "none" if bound is None else f"one of {bound.size:g}"
         raise NotPrivate(
-            f"This sum was clipped under a bound of {stamp.size:g}, but noise was asked for one of {bound.size:g}: "
+            f"This sum was clipped under a bound of {stamp.size:g}, but noise was asked for {asked}: "
             "use the bound that clipped it."
         )
     return value

@@ -53,7 +53,7 @@ class Run:
         pairs = ((row["round"], number(row.get(key))) for row in self.metrics)
         return tuple((at, value) for at, value in pairs if value is not None and abs(value) < DRAWABLE)
 
-    def said(self, key: str) -> Any:
+    def said(self, key: str) -> object:
         """An entry of the statement, else of the plan, else None."""
         found = (self.statement or {}).get(key)
         return self.plan.get(key) if found is None else found

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from sordino.errors import BadInput
 from sordino.privacy import bounds
@@ -46,7 +47,7 @@ class Message:
     head: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def but(self, **head: Any) -> Message:
+    def but(self, **head: object) -> Message:
         """The same with more in its head."""
         return Message(self.kind, {**self.head, **head}, self.arrays)
 
@@ -57,7 +58,7 @@ class Message:
             raise MalformedMessage(f"a {self.kind} message has no usable {name!r}.")
         return value
 
-    def array(self, name: str, dtype: Any, length: int | None = None) -> np.ndarray:
+    def array(self, name: str, dtype: DTypeLike, length: int | None = None) -> np.ndarray:
         found = self.arrays.get(name)
         if found is None or found.dtype != dtype or length is not None and found.size != length:
             wanted = f"{np.dtype(dtype)}{'' if length is None else f' of {length}'}"
