@@ -155,7 +155,7 @@ class _Recorder(RuleObserver):
 
     def note(self, state: State, seen: RoundOutput) -> None:
         stage = self.stage
-        messages = getattr(stage.work, "messages", [])
+        messages = stage.work.messages if isinstance(stage.terms.scheme, Client) else []  # only clients send some
         pre_clip, with_sum = self.rule.query(state)
         asked = [q for q in (pre_clip, with_sum) if q is not None]
         if isinstance(stage.terms.scheme, Client) and stage.terms.scheme.noise == Noise.LOCAL:

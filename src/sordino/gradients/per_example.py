@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -36,10 +35,8 @@ from sordino.gradients.losses import LOSSES, Loss, cross_entropy, squared_error
 from sordino.gradients.select_strategy import Form, select
 from sordino.gradients.slots import arranged, windows
 from sordino.gradients.strategies import Ghost, Loop, PerExampleGrads, Strategy, Vmap, power_of_two
+from sordino.privacy.bounds import Bound, Grouped
 from sordino.privacy.randomness import SERVER, stream
-
-if TYPE_CHECKING:
-    from sordino.privacy.bounds import Bound
 
 __all__ = ["LOSSES", "MODES", "SLACK", "PerExample", "cross_entropy", "squared_error"]
 
@@ -200,7 +197,7 @@ class PerExample:
         self.flat.guard()
 
     def _clip(self, taken: PerExampleGrads, real: int, bound: Bound) -> tuple[np.ndarray, np.ndarray]:
-        groups = self._groups(getattr(bound, "sizes", None))
+        groups = self._groups(_sizes(bound))
         lengths = _norms(taken.squares(), groups)
         bad = ~(np.isfinite(lengths) if lengths.ndim == 1 else np.isfinite(lengths).all(1))
         factors = bound.factors(lengths * (1 + SLACK))
@@ -235,7 +232,7 @@ class PerExample:
         return [int(np.searchsorted(ends, end)) for end in last]
 
     def _no_norms(self, bound: Bound) -> np.ndarray:
-        sizes = getattr(bound, "sizes", None)
+        sizes = _sizes(bound)
         return np.zeros((0,) if sizes is None else (0, len(sizes)))
 
     def _batch(self, x: Batch, y: Batch) -> tuple[Tensor, Tensor]:
@@ -244,6 +241,11 @@ class PerExample:
         if len(x) != len(y):
             raise BadInput(f"every example needs one target, but there are {len(x)} examples and {len(y)} targets.")
         return arranged(x), y.contiguous()
+
+
+def _sizes(bound: Bound) -> tuple[int, ...] | None:
+    """The groups of a bound that has some."""
+    return bound.sizes if isinstance(bound, Grouped) else None
 
 
 @contextmanager
