@@ -178,7 +178,7 @@ class EarlyStop(Callback):
             run.stop(f"accuracy has not risen above {self.best:.1%} in {self.patience} evaluations")
 
 
-def metrics_row(state: TrainState, metrics: RoundMetrics) -> dict[str, Any]:
+def metrics_row(state: TrainState, metrics: RoundMetrics) -> dict[str, object]:
     """What a round released, as a line of metrics."""
     plain = {f.name: getattr(metrics, f.name) for f in dataclasses.fields(metrics) if f.name != "extra"}
     return {"round": state.round, **plain, **metrics.extra}

@@ -7,6 +7,7 @@ prints the sentence, and a traceback only under ``--debug``.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 
 class SordinoError(Exception):
@@ -64,7 +65,7 @@ def whole(least: int = 1, **values: int) -> None:
             raise BadInput(f"{name} must be a whole number of at least {least}, not {value!r}.")
 
 
-def one_of(choices, **values: object) -> None:
+def one_of(choices: Collection[object], **values: object) -> None:
     """Refuse anything that is not among `choices`, and name them."""
     for name, value in values.items():
         if value not in choices:

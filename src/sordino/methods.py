@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sordino import own_code
 from sordino.errors import BadInput, one_of
@@ -75,8 +75,8 @@ class Method:
     published_observers: tuple[Observer, ...] | None = None  # None: those of the certified variant
     # Why the epsilon that the paper prints does not hold; empty if it does.
     reasons: tuple[str, ...] = ()
-    defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    published_defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    defaults: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    published_defaults: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     # Relative multipliers of T rounds, for methods that spend unevenly by a public schedule.
     schedule: Callable[[Plan], list[float]] | None = None
     # (plan, multiplier[, sampling rate, releases]) -> the epsilon that the paper would print; None: the proven one.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from sordino.errors import BadInput, at_least, between, one_of, positive, whole
 from sordino.methods import Method, adopt, method
@@ -30,6 +30,22 @@ WEIGHTS = ("uniform", "size")
 MOST_ROUNDS = 1_000_000  # more than anyone trains, and few enough to list
 MOST_NOISE = 1e6  # as a multiplier: nothing of a model is left long before, and sums on the grid still have room
 CANARIES = ("turning", "steady", *RECORD_CANARIES)
+
+
+T = TypeVar("T")
+Word = TypeVar("Word")
+
+
+class Given(Generic[T, Word]):
+    """For type checkers alone: a field that may be given as a plain `Word` and reads as a `T` (`Plan.__post_init__`)."""
+
+    def __get__(self, plan: object, owner: object = None) -> T: ...  # type: ignore[empty-body]
+
+    def __set__(self, plan: object, value: T | Word) -> None: ...
+
+
+def given(default: T) -> Given[T, Word]:
+    return cast(Given[T, Word], default)  # at run time the field is the value itself
 
 
 @dataclass(frozen=True)
@@ -48,21 +64,22 @@ class Plan:
     model: str = "auto"
     classes: int | None = None  # how many there are; None: the data set or its public test set says
     # the method
-    method: str = "adact"
-    variant: Variant = Variant.CERTIFIED
+    method: Given[str, Method] = given("adact")
+    variant: Given[Variant, Literal["certified", "published"]] = given(Variant.CERTIFIED)
     mechanism: str = "gaussian"
     bound: float = 1.0
     options: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     metanet: str | None = None  # weights of FedMAP's controllers; None: those of the package
     # the guarantee
-    unit: Unit = Unit.EXAMPLE
-    observer: Observer = Observer.SECAGG_SERVER
-    relation: Relation | None = None  # None: follows from the sampling
+    unit: Given[Unit, Literal["client", "example"]] = given(Unit.EXAMPLE)
+    observer: Given[Observer, Literal["public", "secagg-server", "server"]] = given(Observer.SECAGG_SERVER)
+    # None: follows from the sampling
+    relation: Given[Relation | None, Literal["add-remove", "zero-out", "replace-one"]] = given(None)
     epsilon: float | None = None
     delta: float = 1e-5
     multiplier: float | None = None
     # who takes part
-    sampling: Sampling = Sampling.POISSON
+    sampling: Given[Sampling, Literal["poisson", "fixed", "none"]] = given(Sampling.POISSON)
     cohort: int | None = None  # clients expected in a round; None: all
     # secagg-server: min_cohort clients whose shares of noise make the whole; None: all. Sealed: min_cohort in a sum; None: 2
     survivors: int | None = None
@@ -183,8 +200,8 @@ class Plan:
     def replace(self, **changes: Any) -> Plan:
         return dataclasses.replace(self, **changes)
 
-    def to_json(self) -> dict[str, Any]:
-        plain: dict[str, Any] = {}
+    def to_json(self) -> dict[str, object]:
+        plain: dict[str, object] = {}
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             plain[f.name] = dict(value) if isinstance(value, Mapping) else str(value) if _is_word(value) else value
@@ -204,10 +221,10 @@ class Plan:
 
     def to_toml(self) -> str:
         plain = self.to_json()
-        options = plain.pop("options")
+        plain.pop("options")
         lines = [f"{key} = {_toml(value)}" for key, value in plain.items() if value is not None]
-        if options:
-            lines += ["", "[options]", *(f"{key} = {_toml(value)}" for key, value in options.items())]
+        if self.options:
+            lines += ["", "[options]", *(f"{key} = {_toml(value)}" for key, value in self.options.items())]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -244,5 +261,5 @@ def _is_word(value: object) -> bool:
     return isinstance(value, (Variant, Unit, Observer, Sampling, Relation))
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     return json.dumps(value)  # the same for strings, numbers and booleans

@@ -74,7 +74,7 @@ class Result:
     def epsilon(self) -> float:
         return self.terms.spent.epsilon
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         plan, claimed = self.plan, self.terms.claimed
         seconds = [row["seconds"] for row in self.metrics]
         return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from sordino.attacks.model_probe import Observation
 from sordino.attacks.target import References, Shadows, Target
 from sordino.errors import NotPrivate
 from sordino.privacy.randomness import SERVER, stream
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class Reach(StrEnum):
@@ -130,7 +133,7 @@ class Game:
         self._need(Reach.SHADOWS)
         return self._target.shadows(count)
 
-    def make(self, outputs: int, seed: int) -> Any:
+    def make(self, outputs: int, seed: int) -> nn.Module:
         """A network like the target's with another number of outputs, for what the attacker learns itself."""
         from sordino.models import build, names
 

@@ -7,10 +7,11 @@ with the move that the model made next: a member had a part in that move.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from sordino.machine import cores
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from sordino.gradients.per_example import PerExample
 
 BATCH = 500
 NUDGE = np.float32(0.05)  # of a move, to either side: small against its curvature, large against float32
@@ -109,7 +112,7 @@ class ModelProbe:
         return np.asarray(norms, np.float64)
 
     @cached_property
-    def _per_example(self) -> Any:
+    def _per_example(self) -> PerExample:
         """One strategy for good: the fastest is found by timing, and last digits would depend on what it finds."""
         from sordino.gradients.per_example import PerExample
 
@@ -147,17 +150,19 @@ def joined(total: int, parts: list[tuple[np.ndarray, Observation]]) -> Observati
     """One sight of all records from sights of some of them each."""
     first = parts[0][1]
 
-    def scatter(name: str) -> np.ndarray | None:
-        if getattr(first, name) is None:
+    def scatter(of: Callable[[Observation], np.ndarray | None]) -> np.ndarray | None:
+        one = of(first)
+        if one is None:
             return None
-        out = np.empty((total, getattr(first, name).shape[1]))
+        out = np.empty((total, one.shape[1]))
         for rows, sight in parts:
-            out[rows] = getattr(sight, name)
+            out[rows] = of(sight)
         return out
 
-    logits = scatter("logits")
+    logits = scatter(lambda sight: sight.logits)
     assert logits is not None
-    return Observation(first.round, logits, scatter("hidden"), scatter("norms"), scatter("update_cosines"))
+    hidden, norms = scatter(lambda sight: sight.hidden), scatter(lambda sight: sight.norms)
+    return Observation(first.round, logits, hidden, norms, scatter(lambda sight: sight.update_cosines))
 
 
 def _part(x: np.ndarray, start: int) -> Tensor:

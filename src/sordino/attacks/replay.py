@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -27,7 +27,8 @@ from sordino.schemes.client import own_weight
 from sordino.schemes.request import CONTRIBUTE, Request
 
 if TYPE_CHECKING:
-    from sordino.schemes.aggregate import Aggregate
+    from sordino.privacy.ledger import Ledger
+    from sordino.schemes.aggregate import Aggregate, Engine
 
 Watcher = Callable[[int, np.ndarray, np.ndarray], None]  # round, weights that it began with, of the released model
 Sent = Callable[[int, np.ndarray, int, np.ndarray], None]  # round, weights that it began with, client, of its own model
@@ -47,10 +48,10 @@ class Tamper:
 class Uncharged:
     """In place of a ledger: a replay is charged to nobody."""
 
-    def resume(self, *_: Any, **__: Any) -> None:
+    def resume(self, *_: object, **__: object) -> None:
         return None
 
-    def request(self, *_: Any, **__: Any) -> None:
+    def request(self, *_: object, **__: object) -> None:
         return None
 
 
@@ -110,8 +111,8 @@ def replay(
     rule, draws = build_rule(terms, module), Draws(plan)
     options = EngineOptions("in-process") if sent is not None else EngineOptions("auto", workers)
     engine, work, theta = start_engine(Setup(module, federation, terms, rule, draws, options))
-    tapped: Any = engine if sent is None else Tap(engine, work, set(watch), sent)
-    ledger: Any = Uncharged()
+    tapped = engine if sent is None else cast("Engine", Tap(engine, work, set(watch), sent))
+    ledger = cast("Ledger", Uncharged())
     try:
         rounds = terms.scheme.rounds(Context(terms, rule, tapped, work, ledger, draws))
         model = rounds.start(theta.copy())
@@ -148,11 +149,11 @@ def _step(tamper: Tamper, theta: np.ndarray, length: float) -> np.ndarray:
 class Tap:
     """An engine whose messages are read on the way: one client after another, in this process."""
 
-    def __init__(self, engine: Any, work: Any, watch: set[int], sent: Sent) -> None:
+    def __init__(self, engine: Engine, work: Any, watch: set[int], sent: Sent) -> None:
         self.engine, self.work, self.watch, self.sent = engine, work, watch, sent
         self.theta: np.ndarray = engine.theta
 
-    def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
+    def run(self, request: Request, items: Sequence[object]) -> Aggregate:
         if request.phase != CONTRIBUTE or request.round not in self.watch:
             return self.engine.run(request, items)
         import torch
@@ -163,7 +164,7 @@ class Tap:
         start, replies = self.theta.copy(), []
         codes = np.zeros(start.size, np.int64)
         with one_thread(), torch.random.fork_rng(devices=[]):
-            for i, item in enumerate(items):
+            for i, item in enumerate(cast(Sequence[int], items)):
                 message = np.zeros(start.size, np.int64)
                 replies.append((i, self.work.contribute(request, item, message)))
                 codes += message
@@ -178,7 +179,7 @@ class Tap:
         weight = own_weight(self.work.plan, self.work.site.federation.size(client))
         return (start + moved / weight).astype(np.float32)
 
-    def evaluate(self) -> Any:
+    def evaluate(self) -> tuple[float, float] | None:
         return self.engine.evaluate()
 
     def close(self) -> None:

@@ -58,7 +58,7 @@ class Guarantee:
         return ceiling_for_record(self.epsilon, self.delta, self.unit, self.relation)
 
 
-def play(target: Target, entry: Entry, guarantee: Guarantee, **changes: Any) -> dict[str, Any]:
+def play(target: Target, entry: Entry, guarantee: Guarantee, **changes: object) -> dict[str, Any]:
     """Let one attack play against the target; its line."""
     started = time.perf_counter()
     attack = entry.build(**changes)
@@ -121,7 +121,9 @@ def _notes(entry: Entry, guarantee: Guarantee, plan: Plan, non_members: int, cas
     return said
 
 
-def with_control(rows: Sequence[dict[str, Any]], control: Sequence[dict[str, Any]] | None) -> list[dict[str, Any]]:
+def with_control(
+    rows: Sequence[dict[str, object]], control: Sequence[dict[str, object]] | None
+) -> list[dict[str, object]]:
     """Each line with what the same attack achieved on the undefended control, and whether it tells anything."""
     reached = {line["attack"]: line for line in control or ()}
     out = []

@@ -21,11 +21,11 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from sordino.plan import Plan
 from sordino.privacy.randomness import SERVER, stream
 
 if TYPE_CHECKING:
+    from multiprocessing.context import ForkProcess
+
     from torch import nn
 
 Say = Callable[[str, int, int], None]  # what is being done, how far it is, of how much
@@ -180,7 +182,7 @@ def train_all(
     return [load_file(file)["theta"] for file in files]
 
 
-def _trained(todo: list[tuple[Job, Path]], make: Make, plan: Plan, workers: int):
+def _trained(todo: list[tuple[Job, Path]], make: Make, plan: Plan, workers: int) -> Iterator[None]:
     """Train side by side; yields once for each model that is done."""
     if not todo:
         return
@@ -193,10 +195,10 @@ def _trained(todo: list[tuple[Job, Path]], make: Make, plan: Plan, workers: int)
             yield from _side_by_side(todo, make, plan, workers, Path(scratch))
 
 
-def _side_by_side(todo: list[tuple[Job, Path]], make: Make, plan: Plan, workers: int, scratch: Path):
+def _side_by_side(todo: list[tuple[Job, Path]], make: Make, plan: Plan, workers: int, scratch: Path) -> Iterator[None]:
     context = multiprocessing.get_context("fork")
     waiting = list(todo)
-    running: dict[Any, Any] = {}
+    running: dict[int, tuple[ForkProcess, Job, Path]] = {}
     try:
         while waiting or running:
             while waiting and len(running) < workers:
@@ -205,7 +207,7 @@ def _side_by_side(todo: list[tuple[Job, Path]], make: Make, plan: Plan, workers:
                 process.start()
                 running[process.sentinel] = (process, job, file)
             for sentinel in wait(list(running)):
-                process, job, file = running.pop(sentinel)
+                process, job, file = running.pop(cast(int, sentinel))
                 process.join()
                 if not file.exists():
                     raise SordinoError(

@@ -5,11 +5,11 @@ A target can do whatever some attacker can; which part of it an attack may use i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from sordino.attacks.shadows import Make, Say, quiet
 from sordino.errors import BadInput
 from sordino.machine import cores
 from sordino.plan import Plan
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +56,7 @@ class Target:
     workers: int = 0
     seed: int = 0
     say: Say = quiet
-    _cache: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _cache: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.workers == 0:
@@ -62,10 +64,10 @@ class Target:
         if not np.isfinite(self.theta).all():
             raise BadInput("the model's weights are not finite: training has diverged, and there is nothing to attack.")
 
-    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
         if key not in self._cache:
             self._cache[key] = make()
-        return self._cache[key]
+        return cast(T, self._cache[key])
 
     @cached_property
     def lens(self) -> ModelProbe:
@@ -104,7 +106,7 @@ class Target:
         answers = [self._answers(("shadow", k), theta, self.population_inputs) for k, theta in enumerate(thetas)]
         return Shadows(inside, np.stack(answers))
 
-    def _answers(self, key: Any, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
+    def _answers(self, key: Hashable, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
         return self.cached(key, lambda: self.lens.logits(theta, x))
 
     def _train(self, kind: str, jobs: list[training.Job]) -> list[np.ndarray]:
@@ -167,7 +169,7 @@ class Target:
         return self.lens.gradient(theta, self.inputs, self.labels)
 
     def _look(
-        self, theta: np.ndarray, round: int, before: np.ndarray, deep: bool, some: Any = slice(None)
+        self, theta: np.ndarray, round: int, before: np.ndarray, deep: bool, some: slice | np.ndarray = slice(None)
     ) -> Observation:
         return self.lens.look(theta, self.inputs[some], self.labels[some], round, before if deep else None)
 
@@ -201,7 +203,7 @@ class Target:
         return {**models, self.rounds: final}
 
 
-def spread(items: Any, count: int) -> list[Any]:
+def spread(items: Sequence[T], count: int) -> list[T]:
     """At most `count` of them, evenly, the last one always among them.
 
     >>> spread([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 5)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,12 +12,14 @@ from sordino.audit.scripted import TENSORS
 from sordino.federation.sampling import Draws
 from sordino.privacy import events, mechanisms
 from sordino.privacy.bounds import L1, Bound, Flat, Grouped
+from sordino.privacy.mechanisms import Sum
 from sordino.privacy.randomness import SERVER, Source, source
+from sordino.privacy.release import Private, Released
 from sordino.rules.base import Queries, RoundOutput, Rule, State
 from sordino.rules.query import Answer, BoundedValue, CentredBit, Query
 from sordino.schemes.aggregate import Aggregate
 from sordino.schemes.client import ClientUpdate
-from sordino.schemes.clipped import ClippedRound
+from sordino.schemes.clipped import ClippedRound, Mechanism
 from sordino.schemes.request import Reply, Request
 from sordino.schemes.round import Context
 
@@ -42,8 +43,16 @@ def weaker(factor: float) -> type[ClippedRound]:
     """Less noise than the event says."""
 
     class Weaker(ClippedRound):
-        def _open(self, total: Any, bound: Bound, z: float, *rest: Any) -> np.ndarray:
-            noisy = super()._open(total, bound, factor * z, *rest)
+        def _open(
+            self,
+            total: Private[Sum] | Released[Sum],
+            bound: Bound,
+            z: float,
+            t: int,
+            purpose: str,
+            mechanism: Mechanism,
+        ) -> np.ndarray:
+            noisy = super()._open(total, bound, factor * z, t, purpose, mechanism)
             self._released[-1] = events.gaussian(z)
             return noisy
 

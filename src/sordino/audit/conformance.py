@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
 
@@ -25,10 +25,73 @@ from sordino.audit.statistics import NAMES, statistics
 from sordino.errors import BadInput, NotPrivate, whole
 from sordino.machine import cores
 
+if TYPE_CHECKING:
+    from sordino.audit.mutations import Mutation
+    from sordino.audit.worlds import Stage
+
 CONFIDENCE = 0.95
 # Runs of each world per row.
 RUNS = {"certified": 400, "mutation": 600, "published": 200}
 RUNS_SMALL = {"certified": 100, "mutation": 400, "published": 300}
+
+
+T = TypeVar("T")
+
+
+class RowJson(TypedDict):
+    """A `Row` as plain data; an infinite epsilon is the word inf."""
+
+    kind: str
+    name: str
+    epsilon_proven: float | str | None
+    epsilon_claimed: float | None
+    epsilon_lower: float
+    confidence: float
+    delta: float
+    runs: int
+    statistic: str
+    ok: bool
+    refused: bool
+    seconds: float
+
+
+class Summary(TypedDict):
+    """The table and its sums, as plain data."""
+
+    methods_checked: int
+    methods_failed: list[str]
+    cases: int
+    mutations: int
+    mutations_caught: int
+    published: int
+    published_refuted: int
+    confidence: float
+    rows: list[RowJson]
+    small: NotRequired[bool]
+    seed: NotRequired[int]
+    seconds: NotRequired[float]
+
+
+class SeedsRow(TypedDict):
+    """A certified case over all seeds."""
+
+    name: str
+    epsilon_proven: float
+    epsilon_lower: float
+    failures: int
+    runs: int
+    ok: bool
+
+
+class SeedsSummary(TypedDict):
+    """All certified cases over all seeds."""
+
+    cases: int
+    seeds: int
+    runs: int
+    failed: list[str]
+    confidence: float
+    rows: list[SeedsRow]
 
 
 @dataclass(frozen=True)
@@ -48,9 +111,10 @@ class Row:
     refused: bool = False  # a bug that the library's own checks stop as well
     seconds: float = 0.0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> RowJson:
         proven = self.epsilon_proven
-        return {**asdict(self), "epsilon_proven": "inf" if proven is not None and math.isinf(proven) else proven}
+        plain = {**asdict(self), "epsilon_proven": "inf" if proven is not None and math.isinf(proven) else proven}
+        return cast(RowJson, plain)
 
 
 @dataclass(frozen=True)
@@ -96,7 +160,7 @@ class Task:
         )
 
 
-def play(stage: Any, kept: Sequence[int], runs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def play(stage: Stage, kept: Sequence[int], runs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Statistics [runs, statistics] of the world without the target, and of the one with it."""
     rate, laplace = stage.rate, stage.plan.mechanism == "laplace"
     # Seeds are 32 bits of the row's and a number for each run of either world: no two runs share their noise.
@@ -110,7 +174,7 @@ def play(stage: Any, kept: Sequence[int], runs: int, seed: int) -> tuple[np.ndar
 
 def conformance(
     small: bool = False, seed: int = 0, workers: int = 0, on_row: Callable[[Row, int, int], None] | None = None
-) -> dict[str, Any]:
+) -> Summary:
     """The whole suite as plain data; `on_row(row, done, of)` is told of each row as it is finished."""
     started = time.perf_counter()
     todo = tasks(small, seed)
@@ -119,7 +183,7 @@ def conformance(
         rows.append(row)
         if on_row is not None:
             on_row(row, len(rows), len(todo))
-    return summary(rows) | {"small": small, "seed": seed, "seconds": time.perf_counter() - started}
+    return {**summary(rows), "small": small, "seed": seed, "seconds": time.perf_counter() - started}
 
 
 def tasks(small: bool, seed: int) -> list[Task]:
@@ -134,7 +198,7 @@ def tasks(small: bool, seed: int) -> list[Task]:
     return found + [Task("published", case, runs["published"], CONFIDENCE, seed) for case in PUBLISHED]
 
 
-def summary(rows: Sequence[Row]) -> dict[str, Any]:
+def summary(rows: Sequence[Row]) -> Summary:
     held = [row for row in rows if row.kind == "certified"]
     bugs = [row for row in rows if row.kind == "mutation"]
     printed = [row for row in rows if row.kind == "published"]
@@ -153,7 +217,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 def over_seeds(
     seeds: Sequence[int], runs: int, small: bool = False, workers: int = 0, on_row: Callable[..., None] | None = None
-) -> dict[str, Any]:
+) -> SeedsSummary:
     """The certified cases again and again: each seed by itself, and all runs of a case together.
 
     The confidence is shared out among all cases and seeds, so that one false alarm anywhere among them has a
@@ -184,7 +248,7 @@ class _Seeds:
     runs: int
     cases: int
 
-    def __call__(self) -> dict[str, Any]:
+    def __call__(self) -> SeedsRow:
         worlds: list[tuple[np.ndarray, np.ndarray]] = []
         failures = 0
         single = 1 - (1 - CONFIDENCE) / (self.cases * len(self.seeds))
@@ -211,7 +275,7 @@ class _Seeds:
 # ---- work ------------------------------------------------------------------------------------------------------------
 
 
-def _bug(index: int) -> Any:
+def _bug(index: int) -> Mutation:
     from sordino.audit.mutations import MUTATIONS
 
     return MUTATIONS[index]
@@ -226,7 +290,7 @@ def _refused(bug: int) -> bool:
     return False
 
 
-def _each(todo: Sequence[Callable[[], Any]], workers: int) -> Iterator[Any]:
+def _each(todo: Sequence[Callable[[], T]], workers: int) -> Iterator[T]:
     """Work on the tasks in as many processes as asked for (0: one per core); results in order."""
     from sordino.clients.threads import one_thread
 
@@ -243,5 +307,5 @@ def _each(todo: Sequence[Callable[[], Any]], workers: int) -> Iterator[Any]:
             yield from pool.imap(_call, todo)
 
 
-def _call(task: Callable[[], Any]) -> Any:
+def _call(task: Callable[[], T]) -> T:
     return task()

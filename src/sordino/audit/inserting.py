@@ -126,7 +126,7 @@ class Inserted:
     def finish(self, start: np.ndarray, end: np.ndarray) -> None:
         """Keep what an audit needs."""
         watch = self.watch
-        scores: dict[str, Any] = {}
+        scores: dict[str, object] = {}
         if self.records is not None:
             scores["final-model"] = self.records.scores(self.work.site, start, end).tolist()
         else:
@@ -137,7 +137,7 @@ class Inserted:
         cosines = watch.cosines(watch.matched).tolist() if whole else None
         self._write({"scores": scores, "cosines": cosines, "releases": watch.releases})
 
-    def _write(self, found: dict[str, Any]) -> None:
+    def _write(self, found: dict[str, object]) -> None:
         terms, canaries = self.terms, self.canaries
         content = {
             "count": canaries.count,
@@ -186,7 +186,7 @@ class _CanaryEngine:
             assert isinstance(work, LocalSteps)
             self.steps = CanarySteps(inserted, work, rule)
 
-    def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
+    def run(self, request: Request, items: Sequence[object]) -> Aggregate:
         gathered = self.engine.run(request, items)
         if request.phase != CONTRIBUTE:
             return gathered

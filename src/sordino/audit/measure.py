@@ -94,7 +94,7 @@ def measured(kept: dict[str, Any], stated: dict[str, Any], confidence: float) ->
     }
 
 
-def _one_shot(kept: dict, coins: np.ndarray, delta: float, confidence: float, stated: dict) -> dict[str, Any] | None:
+def _one_shot(kept: dict, coins: np.ndarray, delta: float, confidence: float, stated: dict) -> dict[str, object] | None:
     """Andrew et al. 2023; None where canaries have too few coordinates to themselves, or no known null."""
     if not kept.get("cosines") or kept["block"] < canary_clients.FEWEST or not coins.any():
         return None
@@ -119,7 +119,7 @@ def _statement(folder: Path) -> dict[str, Any]:
         raise BadInput(f"the statement of {folder} cannot be read ({error}); restore it, or finish the run.") from None
 
 
-def _number(value: Any) -> float:
+def _number(value: float | str) -> float:
     return math.inf if value == "inf" else float(value)
 
 

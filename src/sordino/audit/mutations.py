@@ -9,10 +9,11 @@ audit has to find the leak; `armed` is the same with the checks in place.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 from sordino.audit.broken import (
     Bare,
@@ -56,7 +57,7 @@ class Mutation:
 
     name: str
     method: Method
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     script: Script = Script()
     resumes: bool = False
     dimension: int = 16
@@ -84,17 +85,22 @@ def broken(base: str, scheme: type[Scheme], rule: Callable[..., Rule] | None = N
     return dataclasses.replace(known, scheme=scheme, rule=rule or known.rule)
 
 
-def _client(**parts: Any) -> type[Scheme]:
+def _client(**parts: object) -> type[Scheme]:
     return type("BrokenClient", (Client,), parts)
 
 
-def _pooled(**parts: Any) -> type[Scheme]:
+def _pooled(**parts: object) -> type[Scheme]:
     return type("BrokenPooled", (Pooled,), parts)
 
 
-def _rebound(
-    base: str, change: Callable[[Bound], Bound], scheme: Callable[..., type[Scheme]] = _client
-) -> dict[str, Any]:
+class _Methods(TypedDict):
+    """The two methods of a `Mutation`."""
+
+    method: Method
+    checked: Method
+
+
+def _rebound(base: str, change: Callable[[Bound], Bound], scheme: Callable[..., type[Scheme]] = _client) -> _Methods:
     """Methods whose rule clips by a broken bound: without the check of bounds, and with it."""
     made = METHODS[base].rule
 
@@ -109,9 +115,7 @@ def _rebound(
     }
 
 
-def _signature(made: Callable[..., Rule]) -> Any:
-    import inspect
-
+def _signature(made: Callable[..., Rule]) -> inspect.Signature:
     return inspect.signature(made)
 
 
@@ -121,7 +125,7 @@ def _signature(made: Callable[..., Rule]) -> Any:
 class SumAccounted(Client):
     """The event of the sum, where that of the round is due."""
 
-    def exposure(self, multipliers: Any, sizes: PublicSizes) -> Exposure:
+    def exposure(self, multipliers: Sequence[float], sizes: PublicSizes) -> Exposure:
         true, share = super().exposure(multipliers, sizes), self.plan.options["share"]
         return lambda z: true(z / math.sqrt(1 - share))
 
@@ -137,7 +141,7 @@ class StepsUncharged(Local):
 class ChargedAsSampled(Pooled):
     """All records are drawn every time, and a third of that is charged."""
 
-    def exposure(self, multipliers: Any, sizes: PublicSizes) -> Exposure:
+    def exposure(self, multipliers: Sequence[float], sizes: PublicSizes) -> Exposure:
         return lambda z: events.poisson(self.rate(sizes) / 3, events.gaussian(z))
 
 

@@ -9,7 +9,7 @@ direction does.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +20,9 @@ from sordino.schemes.base import RECORD_CANARIES
 from sordino.schemes.request import Request
 
 if TYPE_CHECKING:
+    from sordino.clients.site import Site
     from sordino.federation.population import Federation
+    from sordino.schemes.pooled import PooledGradients
 
 KINDS = RECORD_CANARIES
 CANARY_CHUNK = 1 << 40  # a number that no chunk of real records has
@@ -50,7 +52,7 @@ class Records:
     def behind(self, federation: Federation) -> Federation:
         return federation.followed_by(self.x, self.y)
 
-    def contribute(self, work: Any, request: Request, which: np.ndarray, out: np.ndarray) -> None:
+    def contribute(self, work: PooledGradients, request: Request, which: np.ndarray, out: np.ndarray) -> None:
         """The clipped gradients of these canaries, by the work that does the same for real records."""
         from sordino.clients.threads import one_thread
         from sordino.schemes.pooled import Chunk
@@ -59,11 +61,11 @@ class Records:
             with one_thread():
                 work.contribute(request, Chunk(self.first + which, CANARY_CHUNK), out)
 
-    def scores(self, site: Any, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    def scores(self, site: Site, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         """By how much each canary's loss fell."""
         return self._losses(site, start) - self._losses(site, end)
 
-    def _losses(self, site: Any, theta: np.ndarray) -> np.ndarray:
+    def _losses(self, site: Site, theta: np.ndarray) -> np.ndarray:
         import torch
 
         site.flat.load(theta)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from sordino.clients.site import Site
@@ -25,6 +26,9 @@ from sordino.schemes.request import Reply, Request
 
 if TYPE_CHECKING:
     from sordino.audit.worlds import Stage
+    from sordino.gradients.per_example import PerExample
+    from sordino.privacy.client_budgets import ClientBudgets
+    from sordino.privacy.events import Event
 
 TARGET = 0  # the first client; in the example unit its first record, and the only one with label 1
 TENSORS = 4  # of the tiny model; the target's vector has a part in each
@@ -132,7 +136,7 @@ class Silent:
 class Without:
     """Per-example gradients of the real kind, but for the target's where it is missing."""
 
-    def __init__(self, per_example: Any, stage: Stage) -> None:
+    def __init__(self, per_example: PerExample, stage: Stage) -> None:
         self.per_example, self.stage = per_example, stage
 
     def norms(self, x: Tensor, y: Tensor, seed: int | None = None) -> np.ndarray:
@@ -153,17 +157,20 @@ class Without:
 class NoLedger:
     """Grants everything, but for what budgets of clients' own refuse: the files of a run are not what is tested here."""
 
-    def __init__(self, spending: Any = None) -> None:
+    def __init__(self, spending: ClientBudgets | None = None) -> None:
         self.spending = spending
 
-    def resume(self, *_: Any, **__: Any) -> None:
+    def resume(self, *_: object, **__: object) -> None:
         return None
 
     def granted(self, round: int) -> None:
         return None
 
-    def request(self, event: Any, round: int, clients: Any = None, costs: Any = None) -> None:
+    def request(
+        self, event: Event, round: int, clients: ArrayLike | None = None, costs: ArrayLike | None = None
+    ) -> None:
         if self.spending is not None:
+            assert clients is not None and costs is not None  # a ledger with clients' budgets is told of both
             self.spending.charge(clients, costs)
 
 

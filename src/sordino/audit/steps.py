@@ -7,7 +7,7 @@ releases is looked at; nothing of it enters the model.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from sordino.schemes.request import Request
 
 if TYPE_CHECKING:
     from sordino.audit.inserting import Inserted
+    from sordino.clients.site import Site
 
 
 class CanarySteps(LocalSteps):
@@ -88,7 +89,7 @@ class _Watched(RuleObserver):
 class _Slots:
     """A site whose clients hold numbered slots instead of records."""
 
-    def __init__(self, site: Any, size: int) -> None:
+    def __init__(self, site: Site, size: int) -> None:
         self.flat, self.losses, self.device, self.plan = site.flat, site.losses, site.device, site.plan
         self.draws = site.draws
         self.federation = self

@@ -89,7 +89,7 @@ class Watch:
         return self.folder / "checkpoint" / f"canaries-{round}.npz"
 
 
-def write(folder: Path, content: dict[str, Any]) -> None:
+def write(folder: Path, content: dict[str, object]) -> None:
     """The canaries' secrets and scores, for the owner of the folder only."""
     write_atomically(folder / FILE, (json.dumps(content) + "\n").encode(), private=True, durable=True)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from sordino.federation.sizes import PublicSizes
 from sordino.methods import RuleContext
 from sordino.plan import Plan
 from sordino.privacy.bounds import Bound, Coordinates
+from sordino.privacy.ledger import Ledger
 from sordino.privacy.vocabulary import Noise, Relation, Unit
 from sordino.rules.base import RoundOutput, Rule, State
 from sordino.rules.query import Query, is_raw, split
@@ -97,7 +98,7 @@ class Stage:
         terms = dataclasses.replace(self.terms, plan=plan)
         draws = Draws(plan)
         self.work.plan, self.work.terms, self.work.site.plan, self.work.site.draws = plan, terms, plan, draws
-        ledger: Any = NoLedger(terms.client_budgets())
+        ledger = cast(Ledger, NoLedger(terms.client_budgets()))
         context = Context(terms, self.rule, self.engine, self.work, ledger, draws)
         rounds = self._rounds(context)
         model = rounds.start(np.zeros(self.dimension, np.float32))
@@ -154,7 +155,7 @@ class _Recorder(RuleObserver):
 
     def note(self, state: State, seen: RoundOutput) -> None:
         stage = self.stage
-        messages = getattr(stage.work, "messages", [])
+        messages = stage.work.messages if isinstance(stage.terms.scheme, Client) else []  # only clients send some
         pre_clip, with_sum = self.rule.query(state)
         asked = [q for q in (pre_clip, with_sum) if q is not None]
         if isinstance(stage.terms.scheme, Client) and stage.terms.scheme.noise == Noise.LOCAL:

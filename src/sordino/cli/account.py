@@ -7,12 +7,15 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sordino.cli.numbers import count, number, plain, word
 from sordino.errors import BadInput, positive, whole
 from sordino.errors import rate as a_rate
 from sordino.privacy.vocabulary import Relation, Sampling, Unit
+
+if TYPE_CHECKING:
+    from sordino.privacy.events import Event
 
 EXAMPLES = """examples:
   sordino account --rate 0.1 --rounds 200 --multiplier 1.4 --delta 1e-5     epsilon
@@ -27,7 +30,7 @@ A multiplier is the standard deviation of the noise on the sum (the scale, for L
 contribution, whatever the relation."""
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "account",
         help="epsilon, multiplier or rounds from the other two",
@@ -70,11 +73,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _answer(args: argparse.Namespace) -> dict[str, Any]:
+def _answer(args: argparse.Namespace) -> dict[str, object]:
     delta = number(args, "delta")
     if delta is None or not 0 < delta < 1:
         raise BadInput(f"--delta must lie between 0 and 1, not {args.delta!r}.")
-    sampling, unit = word(args, "sampling", Sampling), word(args, "unit", Unit)
+    sampling, unit = cast(Sampling, word(args, "sampling", Sampling)), word(args, "unit", Unit)  # it has a default
     given = {"epsilon": number(args, "epsilon"), "multiplier": number(args, "multiplier")}
     for name, value in given.items():
         if value is not None:
@@ -132,7 +135,9 @@ class _Setting:
     delta: float
 
 
-def _third(s: _Setting, epsilon: float | None, multiplier: float | None, rounds: int | None) -> tuple[dict, Any]:
+def _third(
+    s: _Setting, epsilon: float | None, multiplier: float | None, rounds: int | None
+) -> tuple[dict[str, object], Event]:
     """What was asked for and how it was answered, and the event."""
     from sordino.privacy import accounting, calibration, events
 
@@ -149,15 +154,15 @@ def _third(s: _Setting, epsilon: float | None, multiplier: float | None, rounds:
     return {"asked": asked, "multiplier": multiplier, "rounds": rounds}, event
 
 
-def _scaled(s: _Setting, epsilon: float | None, schedule: list[float]) -> tuple[dict, Any]:
+def _scaled(s: _Setting, epsilon: float | None, schedule: list[float]) -> tuple[dict[str, object], Event]:
     """The same for a schedule: with a budget, the factor that fits it."""
     from sordino.privacy import accounting, calibration, events
 
-    def scaled(factor: float) -> Any:
+    def scaled(factor: float) -> Event:
         return events.composed(accounting.round_event(s.sampling, s.rate, factor * z, s.laplace) for z in schedule)
 
     scale = 1.0 if epsilon is None else calibration.scale_for(scaled, epsilon, s.delta, s.relation)
-    found = {
+    found: dict[str, object] = {
         "asked": "epsilon" if epsilon is None else "scale",
         "multiplier": None,
         "rounds": len(schedule),

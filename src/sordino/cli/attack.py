@@ -25,7 +25,7 @@ EXAMPLES = """examples:
   sordino attack runs/mnist-fedavg-1 --attack ked-mi --public fashion-mnist"""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "attack",
         help="membership inference and inversion against a finished run, beside what its proof allows",
@@ -144,6 +144,7 @@ def bars(quiet: bool) -> Iterator[Say]:
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        TaskID,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
@@ -154,7 +155,7 @@ def bars(quiet: bool) -> Iterator[Say]:
         TimeElapsedColumn(), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True)) as shown:
-        tasks: dict[str, Any] = {}
+        tasks: dict[str, TaskID] = {}
 
         def say(what: str, done: int, total: int) -> None:
             if what not in tasks:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
-from typing import Any
 
 from sordino.attacks.table import TABLE, Entry
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "attacks", help="the attacks, their papers, and what each knows", description="List the attacks."
     )

@@ -15,7 +15,7 @@ confidence.
 Exit code 4 if the bound exceeds the proven epsilon."""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "audit",
         help="what the canaries of a run show about its epsilon, from below",

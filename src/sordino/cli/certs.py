@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 EXAMPLES = """example:
   sordino certs pki --server 192.0.2.1,fl.example.org --nodes north,east,west
   # then carry pki/server to the server, pki/north to the machine north, and so on; keep pki/ca.key away from all of them"""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "certs",
         help="make certificates and keys for training across machines",

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sordino.audit.conformance import SeedsSummary, Summary
 
 ABOUT = """Play every certified method, in every unit and towards every observer, in two worlds that differ in one
 unit, and measure epsilon from below; plant bugs, and see that they are caught; and hold methods as published against
@@ -14,7 +17,7 @@ their own claims.
 Exit code 4 if a certified method leaks more than is proven, or a bug is missed."""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "conformance",
         help="the library audits itself, and catches planted bugs",
@@ -37,14 +40,14 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from sordino.audit import conformance as suite
 
-    def watch(row: Any, done: int, of: int) -> None:
+    def watch(row: object, done: int, of: int) -> None:
         if not args.json and sys.stderr.isatty():
             print(f"\r{done} of {of}", end="\n" if done == of else "", file=sys.stderr, flush=True)
 
     if args.seeds:
-        found = suite.over_seeds(range(args.seeds), args.runs, args.small, args.workers, watch)
-        print(json.dumps(found) if args.json else _seeds(found))
-        return 4 if found["failed"] else 0
+        over = suite.over_seeds(range(args.seeds), args.runs, args.small, args.workers, watch)
+        print(json.dumps(over) if args.json else _seeds(over))
+        return 4 if over["failed"] else 0
     found = suite.conformance(args.small, args.seed, args.workers, watch)
     print(json.dumps(found) if args.json else _table(found))
     return 4 if found["methods_failed"] or found["mutations_caught"] < found["mutations"] else 0
@@ -57,7 +60,7 @@ HEADS = {
 }
 
 
-def _table(found: dict[str, Any]) -> str:
+def _table(found: Summary) -> str:
     lines = []
     for kind, (title, good, bad) in HEADS.items():
         rows = [row for row in found["rows"] if row["kind"] == kind]
@@ -80,7 +83,7 @@ def _table(found: dict[str, Any]) -> str:
     return "\n".join(lines[1:])
 
 
-def _seeds(found: dict[str, Any]) -> str:
+def _seeds(found: SeedsSummary) -> str:
     lines = [f"{'Certified methods, all seeds together':70}{'stated':>8}{'at least':>10}"]
     lines += [f"{r['name'][:69]:70}{r['epsilon_proven']:>8.2f}{r['epsilon_lower']:>10.2f}" for r in found["rows"]]
     failed = len(found["failed"]) or "none"

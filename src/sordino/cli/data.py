@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Hang the command into the main parser."""
     text = "list, fetch and locate data sets"
     parser = subparsers.add_parser("data", help=text, description=text.capitalize() + ".")

@@ -8,14 +8,13 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 EXAMPLES = """examples:
   sordino join 192.0.2.1:8443 --data ./records --certs pki/north
   sordino join 192.0.2.1:8443 --data records.parquet --certs pki/north --policy policy.toml --once"""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "join",
         help="take part with the records on this machine",

@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 import time
-from typing import Any
 
 from sordino.errors import BadInput
 
@@ -16,7 +15,7 @@ EXAMPLES = """examples:
   sordino train --method fedmap --metanet mine.safetensors ...           use them"""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "metanet",
         help="pre-train the controllers of FedMAP",

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
-from typing import Any
 
 from sordino.methods import TABLE, Method
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "methods",
         help="the methods, their papers, and whether they are private as published",
@@ -28,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def row(method: Method) -> dict[str, Any]:
+def row(method: Method) -> dict[str, object]:
     return {
         "name": method.name,
         "paper": method.paper,

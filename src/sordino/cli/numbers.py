@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import Any
+from enum import StrEnum
+from typing import TypeVar
 
 from sordino.errors import BadInput
+
+E = TypeVar("E", bound=StrEnum)
 
 
 def number(args: argparse.Namespace, name: str) -> float | None:
@@ -31,7 +34,7 @@ def count(args: argparse.Namespace, name: str) -> int | None:
     return int(value)
 
 
-def word(args: argparse.Namespace, name: str, kind: Any) -> Any:
+def word(args: argparse.Namespace, name: str, kind: type[E]) -> E | None:
     """An option as one of the words of `kind`; None if it was left out."""
     text = getattr(args, name)
     if text is None:
@@ -41,6 +44,6 @@ def word(args: argparse.Namespace, name: str, kind: Any) -> Any:
     return kind(text)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """For JSON: infinity as a string, words as strings."""
     return "inf" if isinstance(value, float) and math.isinf(value) else value

@@ -45,7 +45,7 @@ RECORDS = {  # for training
 }
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "plan",
         help="what a budget means before there is any data: noise, signal, what to change",
@@ -117,7 +117,9 @@ def _setting(args: argparse.Namespace) -> dict[str, Any]:
     epsilon, multiplier = number(args, "epsilon"), number(args, "multiplier")
     if epsilon is None and multiplier is None:
         epsilon = usual.epsilon
-    asked = {name: count(args, name) for name in ("rounds", "batch_size", "local_epochs")}
+    asked: dict[str, int | Sampling | None] = {
+        name: count(args, name) for name in ("rounds", "batch_size", "local_epochs")
+    }
     asked["sampling"] = word(args, "sampling", Sampling)
     return {
         **{name: getattr(usual, name) if value is None else value for name, value in asked.items()},
@@ -133,7 +135,7 @@ def _setting(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def to_json(forecast: Forecast) -> dict[str, Any]:
+def to_json(forecast: Forecast) -> dict[str, object]:
     """The forecast as plain data."""
     s = forecast.setting
     return {

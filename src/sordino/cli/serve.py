@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 EXAMPLES = """examples:
   sordino serve plan.toml --certs pki/server
@@ -15,7 +15,11 @@ EXAMPLES = """examples:
   sordino serve --resume runs/digits-adact-1 --certs pki/server          after a crash or a reboot"""
 
 
-def add_parser(commands: Any) -> None:
+if TYPE_CHECKING:
+    from sordino.plan import Plan
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "serve",
         help="run a plan with data holders on other machines",
@@ -111,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     return 3 if result.stopped else 0
 
 
-def kept_plan(folder: Path) -> Any:
+def kept_plan(folder: Path) -> Plan:
     """The plan of a run that `serve` began."""
     from sordino.deployment.federate import KEPT
     from sordino.errors import BadInput

@@ -5,13 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sordino.cli.numbers import count, number
 from sordino.errors import BadInput
 from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from sordino.federation.population import Federation
 
 EXAMPLES = """examples:
   sordino train                                                    the embedded digits, epsilon 4, example unit
@@ -23,7 +29,7 @@ EXAMPLES = """examples:
   sordino train --data ./hospitals --model linear                  your own folder, one file per client"""
 
 # Options that are fields of the plan: (name, type, choices, help).
-FIELDS: tuple[tuple[str, Any, Any, str], ...] = (
+FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("data", str, None, "data set, or a folder with one file per client (./mnist, if its name is that of a data set)"),
     ("clients", int, None, "how many clients the data is dealt out to"),
     ("partition", str, PARTITIONS, "how it is dealt out"),
@@ -66,7 +72,7 @@ FIELDS: tuple[tuple[str, Any, Any, str], ...] = (
 )
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "train",
         help="train a model under a privacy budget",
@@ -146,7 +152,7 @@ def _alone(args: argparse.Namespace) -> None:
         raise BadInput(f"--resume goes on with the run's own plan; leave out {names}, or start another run.")
 
 
-def _warn(plan: Plan, model: Any, federation: Any) -> None:
+def _warn(plan: Plan, model: nn.Module, federation: Federation) -> None:
     """Say beforehand where noise will drown the model: what `sordino plan` would have said."""
     if not plan.private or plan.published or plan.method_spec.scheme is not None:
         return
@@ -177,8 +183,8 @@ def plan_from(args: argparse.Namespace) -> Plan:
     """Options over the plan file over what suits the method and the data."""
     from sordino.assembly import complete
 
-    given: dict[str, Any] = read_toml(args.plan) if args.plan else {}
-    read: dict[Any, Any] = {int: count, float: number, str: getattr}
+    given = read_toml(args.plan) if args.plan else {}
+    read: dict[type, Callable[[argparse.Namespace, str], object]] = {int: count, float: number, str: getattr}
     given |= {name: value for name, kind, _, _ in FIELDS if (value := read[kind](args, name)) is not None}
     if args.secure:
         given["secure"] = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
 
 EXAMPLES = """examples:
   sordino verify runs/digits-adact-1
@@ -14,7 +13,7 @@ EXAMPLES = """examples:
 Exit code 0: everything agrees. 4: something does not. 2: there is no run."""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "verify",
         help="check a finished run: hashes, ledger, plan, and its epsilon by another accountant",

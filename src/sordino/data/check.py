@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sordino.data.dataset import usual
 from sordino.errors import BadInput
@@ -13,7 +13,7 @@ from sordino.errors import BadInput
 Pair = tuple[np.ndarray, np.ndarray]
 
 
-def checked(x: Any, y: Any, classes: int | None, who: str) -> Pair:
+def checked(x: ArrayLike, y: ArrayLike, classes: int | None, who: str) -> Pair:
     """One client's arrays, or the sentence that says what is wrong with them.
 
     >>> checked([[1.0]], [7], 5, "client 3")
@@ -65,7 +65,7 @@ def count_classes(classes: int | None, y: np.ndarray, test: Pair | None) -> int:
     return int(max(y.max(), test[1].max())) + 1
 
 
-def _array(value: Any) -> np.ndarray:
+def _array(value: ArrayLike) -> np.ndarray:
     """Lists, numpy arrays and torch tensors alike; wide floats become float32, which is what models train in."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()

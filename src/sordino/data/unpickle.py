@@ -29,7 +29,7 @@ def _from_buffer(content: bytes, kind: np.dtype, shape: tuple[int, ...], order: 
 
 _reconstruct = np.empty(0).__reduce__()[0]
 _scalar = np.float64(0).__reduce__()[0]
-_ALLOWED: dict[tuple[str, str], Any] = {("numpy", "ndarray"): np.ndarray, ("numpy", "dtype"): np.dtype}
+_ALLOWED: dict[tuple[str, str], object] = {("numpy", "ndarray"): np.ndarray, ("numpy", "dtype"): np.dtype}
 _ALLOWED[("_codecs", "encode")] = _latin1
 for _core in ("numpy.core", "numpy._core"):
     _ALLOWED[(f"{_core}.multiarray", "_reconstruct")] = _reconstruct
@@ -38,7 +38,7 @@ for _core in ("numpy.core", "numpy._core"):
 
 
 class _Reader(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         try:
             return _ALLOWED[(module, name)]
         except KeyError:
@@ -56,10 +56,10 @@ def plain(content: bytes, where: str) -> Any:
 class _Part:
     """Stands for a piece of a table: keeps what it is given and does nothing with it."""
 
-    def __init__(self, *given: Any) -> None:
+    def __init__(self, *given: object) -> None:
         self.given = given
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         self.given = (state,)
 
 
@@ -67,11 +67,11 @@ def _index(kind: type, fields: dict) -> dict:
     return fields
 
 
-def _block(values: Any, placement: Any, ndim: int) -> tuple[Any, Any]:
+def _block(values: object, placement: object, ndim: int) -> tuple[object, object]:
     return values, placement
 
 
-_TABLE: dict[tuple[str, str], Any] = {
+_TABLE: dict[tuple[str, str], object] = {
     ("pandas.core.frame", "DataFrame"): _Part,
     ("pandas.core.internals.managers", "BlockManager"): _Part,
     ("pandas.core.indexes.base", "Index"): _Part,
@@ -83,7 +83,7 @@ _TABLE: dict[tuple[str, str], Any] = {
 
 
 class _TableReader(_Reader):
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         return _TABLE.get((module, name)) or super().find_class(module, name)
 
 

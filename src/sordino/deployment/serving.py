@@ -66,7 +66,7 @@ def nodes_in(certs: Path) -> dict[str, str]:
     return {name: found[name] for name in sorted(found, key=natural)}
 
 
-def natural(name: str) -> list[Any]:
+def natural(name: str) -> list[tuple[int, int, str]]:
     """n2 before n10."""
     return [(0, int(piece), "") if piece.isdigit() else (1, 0, piece) for piece in re.split(r"(\d+)", name) if piece]
 

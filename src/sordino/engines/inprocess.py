@@ -26,7 +26,7 @@ class InProcess:
     ) -> None:
         self.work, self.scoring, self.theta = work, scoring, theta
 
-    def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
+    def run(self, request: Request, items: Sequence[object]) -> Aggregate:
         codes = np.zeros(self.theta.size, np.int64)
         with one_thread(), torch.random.fork_rng(devices=[]):
             replies = [(i, work_on(self.work, request, item, codes)) for i, item in enumerate(items)]

@@ -12,10 +12,10 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -29,6 +29,9 @@ from sordino.schemes.aggregate import Aggregate, aggregate
 from sordino.schemes.request import CONTRIBUTE, QUERY, Request, Work, work_on
 
 SCORE = "score"
+
+
+Job = tuple[Request | str, Sequence[object], Sequence[int]]  # what to do, with which items, in which order
 
 
 class ClientFailed(SordinoError):
@@ -82,7 +85,7 @@ class Workers:
 
     # ---- in this process -------------------------------------------------------------------------------------------------
 
-    def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
+    def run(self, request: Request, items: Sequence[object]) -> Aggregate:
         order = sorted(range(len(items)), key=lambda i: -self.work.weight(items[i]))
         replies = self._all((request, items, order))
         codes = self._codes.sum(axis=0) if request.phase == CONTRIBUTE else np.zeros(0, np.int64)
@@ -92,7 +95,7 @@ class Workers:
         pieces = self.scoring.pieces()
         return self.scoring.summary([score for _, score in sorted(self._all((SCORE, pieces, range(len(pieces)))))])
 
-    def _all(self, job: tuple[Any, Sequence[Any], Sequence[int]]) -> list[tuple[int, Any]]:
+    def _all(self, job: Job) -> list[tuple[int, Any]]:
         self._next.value = 0
         for pipe in self._pipes:
             pipe.send(job)
@@ -146,10 +149,10 @@ class Workers:
             except Exception as error:  # noqa: BLE001 - whatever a client's code raises goes to the parent, with its traceback
                 pipe.send(Failure(type(error).__name__, str(error), traceback.format_exc()))
 
-    def _work(self, rank: int, job: tuple[Any, Sequence[Any], Sequence[int]], waiting: dict) -> list:
+    def _work(self, rank: int, job: Job, waiting: dict[int, list[int]]) -> Sequence[tuple[int, object]]:
         request, items, order = job
         if isinstance(request, str):
-            return [(i, self.scoring.score(items[i])) for i in self._taken(order)]
+            return [(i, self.scoring.score(cast(int, items[i]))) for i in self._taken(order)]
         out = self._codes[rank]
         out[:] = 0
         again = request.phase == CONTRIBUTE and request.round in waiting
@@ -160,7 +163,7 @@ class Workers:
             waiting[request.round] = [i for i, _ in done]
         return done
 
-    def _taken(self, order: Sequence[int]) -> Any:
+    def _taken(self, order: Sequence[int]) -> Iterator[int]:
         """Take items off the common list until it is empty."""
         while True:
             with self._next.get_lock():

@@ -40,7 +40,7 @@ class Checkpoint(NamedTuple):
     facts: dict[str, Any]
 
 
-def save(folder: Path, model: TrainState, facts_beside: dict[str, Any]) -> None:
+def save(folder: Path, model: TrainState, facts_beside: dict[str, object]) -> None:
     """Write aside, flush to disk, rename: at any moment there is one whole checkpoint."""
     from safetensors.numpy import save as to_bytes
 

@@ -70,7 +70,7 @@ class RunFolder:
             self._lines = open(self.metrics, "a")
         return kept
 
-    def add_metrics(self, row: dict[str, Any]) -> None:
+    def add_metrics(self, row: dict[str, object]) -> None:
         assert self._lines is not None
         self._lines.write(json.dumps(row) + "\n")
         self._lines.flush()

@@ -19,9 +19,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sordino.data.check import Pair, alike, checked, count_classes, labeller, same_shape
 from sordino.data.dataset import Normalise, usual
@@ -169,7 +170,7 @@ class Federation:
         It is a function of private data, so it stays in the run's own files, salted (`binding`). Records that are made on
         demand are not hashed: only what is declared about them is.
         """
-        facts: list[Any] = [self.name, self.clients, self.classes, list(self.input_shape), self._size_fact()]
+        facts: list[object] = [self.name, self.clients, self.classes, list(self.input_shape), self._size_fact()]
         facts.append(None if self.normalise is None else self.normalise.to_json())
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
         sizes = self.declared_sizes()
@@ -202,13 +203,13 @@ class Federation:
     @classmethod
     def from_arrays(
         cls,
-        clients: Iterable[tuple[Any, Any]],
-        test: tuple[Any, Any] | None = None,
+        clients: Iterable[tuple[ArrayLike, ArrayLike]],
+        test: tuple[ArrayLike, ArrayLike] | None = None,
         *,
         classes: int | None = None,
         name: str = "arrays",
         ids: Sequence[str] | None = None,
-        local_tests: Iterable[tuple[Any, Any]] | None = None,
+        local_tests: Iterable[tuple[ArrayLike, ArrayLike]] | None = None,
         normalise: Normalise | None = None,
     ) -> Federation:
         """One (x, y) per client: lists, numpy arrays or torch tensors.
@@ -298,10 +299,10 @@ class Federation:
     def on_demand(
         cls,
         clients: int,
-        make: Callable[[int], tuple[Any, Any]],
+        make: Callable[[int], tuple[np.ndarray, np.ndarray]],
         size: int | Callable[[int], int] | None,
         classes: int,
-        test: tuple[Any, Any] | None = None,
+        test: tuple[ArrayLike, ArrayLike] | None = None,
         *,
         name: str = "on-demand",
         normalise: Normalise | None = None,

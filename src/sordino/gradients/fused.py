@@ -10,6 +10,7 @@ one dimension the block is that of an image of height one.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -199,7 +200,7 @@ def _fits(layer: nn.Module, dimensions: int) -> bool:
 def _window(node: fx.Node, layers: dict[str, nn.Module]) -> tuple[int, ...] | None:
     """The windows of a max pooling, if they cover the input side by side."""
     names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
-    given: dict[str, Any]
+    given: Mapping[str, object]
     if node.op == "call_module":
         pool = layers[str(node.target)]
         dimensions, given = _POOLS.get(type(pool)), {name: getattr(pool, name, None) for name in names}
@@ -210,7 +211,7 @@ def _window(node: fx.Node, layers: dict[str, nn.Module]) -> tuple[int, ...] | No
     if dimensions is None or given.get("ceil_mode") or given.get("return_indices"):
         return None
 
-    def each(name: str, usual: Any) -> tuple[Any, ...]:
+    def each(name: str, usual: object) -> tuple[Any, ...]:
         value = usual if given.get(name) in (None, ()) else given[name]
         return tuple(value) if isinstance(value, (tuple, list)) else (value,) * dimensions
 

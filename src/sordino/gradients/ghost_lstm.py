@@ -96,7 +96,7 @@ class LSTMAdapter(Adapter):
 
     module: nn.LSTM
 
-    def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> Any:
+    def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         m = self.module
         if not isinstance(x, Tensor) or x.dim() != 3:
             raise Unsupported("a packed or unbatched sequence")

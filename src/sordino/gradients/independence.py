@@ -15,6 +15,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -84,7 +85,7 @@ def _hooked(module: nn.Module) -> bool:
     )
 
 
-def _known(target: Any) -> bool:
+def _known(target: object) -> bool:
     rooms = (torch, F, operator, math, builtins, torch.Tensor, torch.special, torch.linalg, torch._C._nn, torch.nn.init)
     name = getattr(target, "__name__", "")
     if any(getattr(room, name, None) is target for room in rooms):
@@ -311,13 +312,13 @@ class _Owners(TorchDispatchMode):
             made = torch.where(made == NONE, owners, made)
         return made
 
-    def _constants(self, args: Any) -> None:
+    def _constants(self, args: object) -> None:
         for t in _tensors(args):
             if t in self.of and bool((self.of[t] != NONE).any()):
                 raise Mixes("a weight depends on an example")
 
 
-def _tensors(values: Any) -> list[Tensor]:
+def _tensors(values: object) -> list[Tensor]:
     if isinstance(values, Tensor):
         return [values]
     if isinstance(values, dict):
@@ -325,7 +326,7 @@ def _tensors(values: Any) -> list[Tensor]:
     return [t for v in values for t in _tensors(v)] if isinstance(values, (list, tuple)) else []
 
 
-def _mapped(values: Any, change: Any) -> Any:
+def _mapped(values: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(values, Tensor):
         return change(values)
     if isinstance(values, dict):

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -36,12 +35,12 @@ from sordino.gradients.losses import LOSSES, Loss, cross_entropy, squared_error
 from sordino.gradients.select_strategy import Form, select
 from sordino.gradients.slots import arranged, windows
 from sordino.gradients.strategies import Ghost, Loop, PerExampleGrads, Strategy, Vmap, power_of_two
+from sordino.privacy.bounds import Bound, Grouped
 from sordino.privacy.randomness import SERVER, stream
 
-if TYPE_CHECKING:
-    from sordino.privacy.bounds import Bound
-
 __all__ = ["LOSSES", "MODES", "SLACK", "PerExample", "cross_entropy", "squared_error"]
+
+Batch = np.ndarray | Tensor
 
 SLACK = 2.0**-14  # by this share contributions stay under the bound, for the rounding of the sum that they enter
 MODES = ("auto", "ghost", "vmap", "loop")
@@ -99,12 +98,12 @@ class PerExample:
             told.append("What layers draw at random (dropout) stays secret.")
         return tuple(told)
 
-    def prepare(self, x: Any, y: Any) -> str:
+    def prepare(self, x: Batch, y: Batch) -> str:
         """Choose the strategy for batches of the shapes and types of these; what they hold is not looked at."""
         self._strategy(*self._batch(x, y))
         return self.mode
 
-    def clipped_sum(self, x: Any, y: Any, bound: Bound, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def clipped_sum(self, x: Batch, y: Batch, bound: Bound, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The sum of clipped gradients (float64, flat order) and the norms before clipping.
 
         With a `seed`, layers that draw at random (dropout) draw the same in every call with this seed.
@@ -116,7 +115,7 @@ class PerExample:
         return total, np.concatenate(norms)
 
     def clipped_chunks(
-        self, x: Any, y: Any, bound: Bound, seed: int | None = None
+        self, x: Batch, y: Batch, bound: Bound, seed: int | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The same, chunk by chunk: sums (float64) and norms."""
         clip = self._clip if _by_norm(bound) else self._clip_rows
@@ -124,7 +123,7 @@ class PerExample:
             parts = [clip(taken, real, bound) for taken, real in passes]
             yield sum((part for part, _ in parts[1:]), parts[0][0]), np.concatenate([lengths for _, lengths in parts])
 
-    def norms(self, x: Any, y: Any, sizes: Sequence[int] | None = None, seed: int | None = None) -> np.ndarray:
+    def norms(self, x: Batch, y: Batch, sizes: Sequence[int] | None = None, seed: int | None = None) -> np.ndarray:
         """Norms of the gradients [n]; given `sizes` of consecutive groups of the flat vector, of each group [n, G]."""
         groups = self._groups(sizes)
         out = [np.zeros((0,) if groups is None else (0, len(sizes or ())))]
@@ -132,14 +131,14 @@ class PerExample:
             out += [_norms(taken.squares(), groups)[:real] for taken, real in passes]
         return np.concatenate(out)
 
-    def rows(self, x: Any, y: Any, seed: int | None = None) -> np.ndarray:
+    def rows(self, x: Batch, y: Batch, seed: int | None = None) -> np.ndarray:
         """The gradients themselves [n, d] in single precision: for small models."""
         out = [np.zeros((0, self.flat.size), dtype=np.float32)]
         for passes in self._chunks(x, y, seed):
             out += [taken.rows()[:real].numpy(force=True) for taken, real in passes]
         return np.concatenate(out)
 
-    def _chunks(self, x: Any, y: Any, seed: int | None) -> Iterator[Iterator[tuple[PerExampleGrads, int]]]:
+    def _chunks(self, x: Batch, y: Batch, seed: int | None) -> Iterator[Iterator[tuple[PerExampleGrads, int]]]:
         """Chunks in as many passes as the strategy needs, each with the number of its slots that hold examples."""
         x, y = self._batch(x, y)
         if not len(x):
@@ -198,7 +197,7 @@ class PerExample:
         self.flat.guard()
 
     def _clip(self, taken: PerExampleGrads, real: int, bound: Bound) -> tuple[np.ndarray, np.ndarray]:
-        groups = self._groups(getattr(bound, "sizes", None))
+        groups = self._groups(_sizes(bound))
         lengths = _norms(taken.squares(), groups)
         bad = ~(np.isfinite(lengths) if lengths.ndim == 1 else np.isfinite(lengths).all(1))
         factors = bound.factors(lengths * (1 + SLACK))
@@ -233,15 +232,20 @@ class PerExample:
         return [int(np.searchsorted(ends, end)) for end in last]
 
     def _no_norms(self, bound: Bound) -> np.ndarray:
-        sizes = getattr(bound, "sizes", None)
+        sizes = _sizes(bound)
         return np.zeros((0,) if sizes is None else (0, len(sizes)))
 
-    def _batch(self, x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    def _batch(self, x: Batch, y: Batch) -> tuple[Tensor, Tensor]:
         device = self.flat.theta.device
         x, y = torch.as_tensor(x, device=device), torch.as_tensor(y, device=device)
         if len(x) != len(y):
             raise BadInput(f"every example needs one target, but there are {len(x)} examples and {len(y)} targets.")
         return arranged(x), y.contiguous()
+
+
+def _sizes(bound: Bound) -> tuple[int, ...] | None:
+    """The groups of a bound that has some."""
+    return bound.sizes if isinstance(bound, Grouped) else None
 
 
 @contextmanager

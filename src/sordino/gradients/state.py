@@ -54,7 +54,7 @@ class State:
             if key not in room:
                 room[key] = self._copy(kept)
 
-    def _entries(self) -> list[tuple[str, str, str, Any]]:
+    def _entries(self) -> list[tuple[str, str, str, object]]:
         """(module, "" or the dictionary within it, key, value) of everything but trained parameters."""
         found = []
         for name, module in self.model.named_modules():
@@ -63,14 +63,14 @@ class State:
             found += [(name, "", key, value) for key, value in vars(module).items() if key not in _OURS | _ROOMS]
         return [entry for entry in found if id(entry[3]) not in self._trained]
 
-    def _look(self) -> dict[str, Any]:
+    def _look(self) -> dict[str, object]:
         """Every tensor, array and plain value by its path; tensors and arrays are copied."""
-        out: dict[str, Any] = {}
+        out: dict[str, object] = {}
         for name, _, key, value in self._entries():
             self._walk(f"{name}.{key}" if name else key, value, out, _DEPTH, set())
         return out
 
-    def _walk(self, path: str, value: Any, out: dict[str, Any], depth: int, above: set[int]) -> None:
+    def _walk(self, path: str, value: Any, out: dict[str, object], depth: int, above: set[int]) -> None:
         if id(value) in self._trained or id(value) in above or isinstance(value, nn.Module):
             return
         if isinstance(value, Tensor):
@@ -80,7 +80,7 @@ class State:
         elif isinstance(value, _PLAIN):
             out[path] = value
         elif depth:
-            inside: list[tuple[Any, Any]]
+            inside: list[tuple[object, object]]
             if isinstance(value, dict):
                 inside = list(value.items())
             elif isinstance(value, (list, tuple, set, frozenset)) or type(value).__name__ == "deque":
@@ -95,10 +95,10 @@ class State:
             for key, part in inside:
                 self._walk(f"{path}.{key}", part, out, depth - 1, above | {id(value)})
 
-    def _copy(self, value: Any) -> Any:
+    def _copy(self, value: object) -> object:
         if isinstance(value, Tensor):
             return value.detach().clone() if not isinstance(value, nn.Parameter) else copy.deepcopy(value)
-        memo: dict[int, Any] = dict(self._trained) | {id(m): m for m in self.model.modules()}
+        memo: dict[int, object] = dict(self._trained) | {id(m): m for m in self.model.modules()}
         try:
             return copy.deepcopy(value, memo)
         except Exception:  # what cannot be copied stays as it is; a change of it is still seen
@@ -108,7 +108,7 @@ class State:
 _ROOMS = {"_parameters", "_buffers"}
 
 
-def _room(module: nn.Module, kind: str) -> dict[str, Any]:
+def _room(module: nn.Module, kind: str) -> dict[str, object]:
     """The dictionary that an entry lies in."""
     return module.__dict__ if kind == "" else module.__dict__[kind]
 
@@ -117,7 +117,7 @@ def _entries() -> None:
     """Stands for "not there", which None cannot."""
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     if isinstance(a, Tensor):
         if not isinstance(b, Tensor) or a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
             return False

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
@@ -27,7 +27,10 @@ from sordino import errors
 from sordino.privacy import events, gdp, pld, rdp
 from sordino.privacy.vocabulary import Relation, Sampling
 
-Accountant = Literal["pld", "rdp", "gdp", "none"]
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
+
+Accountant = Literal["pld", "rdp", "gdp", "rdp-filter", "none"]
 Rate = float | tuple[int, int]  # a probability, or (population, cohort)
 
 _MANY_KINDS = 64  # different rounds that are composed one by one; more are grouped, never in their favour,
@@ -170,7 +173,7 @@ def _gather(event: events.Event, count: int, counts: Counter[events.Event]) -> b
     try:
         counts[event] += count
     except TypeError:  # a sampled nest of unlike noises holds lists; one kind of its own each time
-        counts[_Unlike(event)] += count
+        counts[cast(events.Event, _Unlike(event))] += count
     return True
 
 
@@ -188,11 +191,13 @@ def _grouped(counts: Mapping[events.Event, int]) -> dict[events.Event, int]:
     def kind(leaf: events.Event) -> bool:
         return isinstance(leaf, t.PoissonSampledDpEvent) and isinstance(leaf.event, t.GaussianDpEvent)
 
-    some = [leaf for leaf in counts if kind(leaf)]
+    some = [cast("dp_event.PoissonSampledDpEvent", leaf) for leaf in counts if kind(leaf)]
     grouped = Counter({leaf: count for leaf, count in counts.items() if not kind(leaf)})
     if some:
         rates = 1 / _rounded_down(np.array([1 / leaf.sampling_probability for leaf in some]))
-        multipliers = _rounded_down(np.array([leaf.event.noise_multiplier for leaf in some]))
+        multipliers = _rounded_down(
+            np.array([cast("dp_event.GaussianDpEvent", leaf.event).noise_multiplier for leaf in some])
+        )
         for leaf, rate, multiplier in zip(some, rates, multipliers):
             grouped[events.poisson(min(float(rate), 1.0), events.gaussian(float(multiplier)))] += counts[leaf]
     return dict(grouped)

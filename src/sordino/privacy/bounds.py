@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -67,7 +68,7 @@ class Bound(ABC):
         return noisy_mean
 
     @abstractmethod
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain data, for logs and for the wire."""
 
 
@@ -91,7 +92,7 @@ class Flat(Bound):
     def factors(self, norms: np.ndarray) -> np.ndarray:
         return _flat_factors(norms, self.bound)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "bound": self.bound}
 
 
@@ -118,7 +119,7 @@ class Automatic(Bound):
         with np.errstate(invalid="ignore"):
             return np.where(np.isfinite(norms), hair * self.bound / (norms + self.gamma), 0.0)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "bound": self.bound, "gamma": self.gamma}
 
 
@@ -164,7 +165,7 @@ class Grouped(Bound):
         sigma = multiplier * np.sqrt(np.sum(bounds * np.sqrt(sizes)) * bounds / np.sqrt(sizes))
         return np.repeat(sigma, self.sizes)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "sizes": list(self.sizes), "bounds": list(self.bounds)}
 
 
@@ -209,7 +210,7 @@ class Coordinates(Bound):
     def __hash__(self) -> int:
         return hash((self.mean.tobytes(), self.scale.tobytes()))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "mean": self.mean.tolist(), "scale": self.scale.tolist()}
 
 
@@ -243,11 +244,11 @@ class L1(Bound):
         """The standard deviation of Laplace noise of that scale: b times the root of 2."""
         return math.sqrt(2.0) * self.scale(multiplier)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "bound": self.bound}
 
 
-def from_json(data: dict[str, Any]) -> Bound:
+def from_json(data: dict[str, object]) -> Bound:
     """The bound that `to_json` described."""
     kinds = _kinds(Bound)  # type: ignore[type-abstract]
     kind, fields = data.get("kind"), {name: value for name, value in data.items() if name != "kind"}
@@ -285,7 +286,7 @@ def _norms(norms: np.ndarray) -> tuple[np.ndarray, float]:
     return norms.astype(np.float64), hair
 
 
-def _shrink(v: np.ndarray, factors: Any, order: int = 2) -> np.ndarray:
+def _shrink(v: np.ndarray, factors: Callable[[np.ndarray], np.ndarray], order: int = 2) -> np.ndarray:
     """v times factors(|v|). Where squares would leave the range of doubles the norm is measured rescaled."""
     v = _flat(v)
     largest = float(max(v.max(), -v.min())) if v.size else 0.0
@@ -295,7 +296,7 @@ def _shrink(v: np.ndarray, factors: Any, order: int = 2) -> np.ndarray:
     # numpy adds pairwise, so that the error of the sum grows with log(d) only.
     scaled = v if unit == 1.0 else v / unit
     length = math.sqrt(np.sum(np.square(scaled))) if order == 2 else float(np.sum(np.abs(scaled)))
-    return v * factors(np.float64(length * unit))  # a length beyond the doubles is infinite: factor 0
+    return v * factors(cast(np.ndarray, np.float64(length * unit)))  # a length beyond the doubles is infinite: factor 0
 
 
 def _flat(v: np.ndarray, length: int | None = None) -> np.ndarray:
@@ -306,7 +307,7 @@ def _flat(v: np.ndarray, length: int | None = None) -> np.ndarray:
     return v
 
 
-def _number(bound: Any, name: str) -> float:
+def _number(bound: Bound, name: str) -> float:
     """The field as a Python float; bounds come from numpy as often as not."""
     value = getattr(bound, name)
     if isinstance(value, (np.floating, np.integer)) or (isinstance(value, int) and not isinstance(value, bool)):

@@ -43,7 +43,9 @@ def multiplier_for(
 
 
 @lru_cache(maxsize=256)
-def _multiplier_for(epsilon, delta, rounds, rate, sampling, relation, laplace) -> float:
+def _multiplier_for(
+    epsilon: float, delta: float, rounds: int, rate: Rate, sampling: Sampling, relation: Relation, laplace: bool
+) -> float:
     errors.positive(epsilon=epsilon)
     errors.between(0, 1, delta=delta)
     errors.whole(1, rounds=rounds)
@@ -103,7 +105,9 @@ def rounds_for(
 
 
 @lru_cache(maxsize=256)
-def _rounds_for(epsilon, delta, multiplier, rate, sampling, relation, laplace) -> int:
+def _rounds_for(
+    epsilon: float, delta: float, multiplier: float, rate: Rate, sampling: Sampling, relation: Relation, laplace: bool
+) -> int:
     errors.positive(epsilon=epsilon)
     errors.between(0, 1, delta=delta)
     event = accounting.round_event(sampling, rate, multiplier, laplace)

@@ -13,16 +13,27 @@ Additions are rounded up, so that a client's recorded spending is never below th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sordino.errors import BadInput, BudgetRefused, between, positive, whole
+from sordino.privacy.events import Event
 from sordino.privacy.vocabulary import Relation
 
 _SLACK = 2.0**-40  # costs are taken as this much larger, above the rounding of the formulas behind them
 _BLOCK = 1 << 14  # clients at a time, so that what is worked on stays in the processor's cache
+
+
+class ClientBudgetsJson(TypedDict):
+    """The settings of the clients' budgets, as a ledger keeps them."""
+
+    clients: int
+    epsilon: float
+    delta: float
+    order: float
+    relation: str
 
 
 class ClientBudgets:
@@ -50,7 +61,7 @@ class ClientBudgets:
         self.seq = 0  # the last line of the ledger that is counted in here
         self._spent = np.zeros(clients)
 
-    def price(self, event: Any) -> float:
+    def price(self, event: Event) -> float:
         """What one client pays for `event`."""
         from sordino.privacy import rdp
 
@@ -80,7 +91,7 @@ class ClientBudgets:
         """What each of `clients` has spent, as a share of its budget. For that client's own controller only."""
         return self._spent[self._ids(clients)] / self.budget
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ClientBudgetsJson:
         """The settings, without what anyone has spent."""
         return {
             "clients": self.clients,
@@ -91,14 +102,14 @@ class ClientBudgets:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> ClientBudgets:
+    def from_json(cls, data: ClientBudgetsJson) -> ClientBudgets:
         """A fresh account, nothing spent, with the settings that `to_json` gave."""
         try:
             return cls(**data)
         except TypeError as error:
             raise BadInput(f"The settings of the clients' budgets are incomplete ({error}).") from error
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything, for a checkpoint."""
         return {
             "spent": self._spent.copy(),
@@ -108,7 +119,7 @@ class ClientBudgets:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> ClientBudgets:
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> ClientBudgets:
         """What `to_arrays` wrote."""
         try:
             spent = np.array(arrays["spent"], dtype=np.float64)

@@ -19,12 +19,15 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from sordino import errors
 from sordino.errors import BadInput
 
-Event = Any  # a dp_accounting.dp_event.DpEvent; named so that signatures can say what they mean without the import
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent as Event
+else:
+    Event = object  # signatures can name it without the import
 
 
 @cache
@@ -195,13 +198,13 @@ def _checked_count(count: int) -> int:
     return count
 
 
-def to_json(event: Event) -> dict[str, Any]:
+def to_json(event: Event) -> dict[str, object]:
     """`event` as plain data with a fixed order of keys, fit to be hashed and to be read by people."""
     if isinstance(event, types().NonPrivateDpEvent):
         return {"kind": "nonprivate", "reason": getattr(event, "reason", "") or "a value was released without noise"}
     for kind, (name, fields) in _FORM.items():
         if type(event).__name__ == name:
-            row: dict[str, Any] = {"kind": kind}
+            row: dict[str, object] = {"kind": kind}
             for key, attribute in fields.items():
                 value = getattr(event, attribute)
                 if key == "event":
@@ -213,17 +216,17 @@ def to_json(event: Event) -> dict[str, Any]:
     raise BadInput(f"An event of type {type(event).__name__} has no JSON form here; use the builders of this module.")
 
 
-def from_json(row: Mapping[str, Any]) -> Event:
+def from_json(row: Mapping[str, object]) -> Event:
     """The event that `to_json` wrote; anything else is refused with what is wrong."""
     if not isinstance(row, Mapping) or row.get("kind") not in _BUILD:
         raise BadInput(f"An event must be an object whose kind is one of {', '.join(_BUILD)}, not {row!r}.")
-    kind = row["kind"]
+    kind = str(row["kind"])
     wanted = ["reason"] if kind == "nonprivate" else list(_FORM[kind][1])
     given = {key: value for key, value in row.items() if key != "kind"}
     if sorted(given) != sorted(wanted):
         raise BadInput(f"An event of kind {kind} has the fields {wanted}, not {sorted(given)}.")
     if "event" in given:
-        given["event"] = from_json(given["event"])
+        given["event"] = from_json(cast(Mapping[str, object], given["event"]))
     if "events" in given:
         if not isinstance(given["events"], list):
             raise BadInput(f"The events of a composed event must be a list, not {given['events']!r}.")

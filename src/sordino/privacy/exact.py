@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from sordino.errors import BadInput, between, positive, rate, whole
+from sordino.privacy.events import Event
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
+
+    Noise = dp_event.GaussianDpEvent | dp_event.LaplaceDpEvent
+    Wrapped = dp_event.PoissonSampledDpEvent | dp_event.SampledWithoutReplacementDpEvent | dp_event.SelfComposedDpEvent
 
 _BITS = 1074
 ONE = 1 << _BITS  # the number 1 in the unit 2^-1074
@@ -42,7 +49,7 @@ def unpack(text: str) -> int:
         raise BadInput(f"{text!r} is not a number as a filter stores it; take an untouched copy.") from error
 
 
-def no_costlier(asked: Any, settled: Any) -> bool:
+def no_costlier(asked: Event, settled: Event) -> bool:
     """Whether `asked` is `settled` with, at most, larger multipliers: provably no more costly under any accountant.
 
     Gaussian noise of a larger scale is Gaussian noise plus an independent Gaussian; Laplace noise of a larger scale is
@@ -52,13 +59,15 @@ def no_costlier(asked: Any, settled: Any) -> bool:
         return False
     name = type(settled).__name__
     if name in ("GaussianDpEvent", "LaplaceDpEvent"):
-        return math.isfinite(asked.noise_multiplier) and asked.noise_multiplier >= settled.noise_multiplier
+        more, least = (cast("Noise", event).noise_multiplier for event in (asked, settled))
+        return math.isfinite(more) and more >= least
     if name == "ComposedDpEvent":
-        return len(asked.events) == len(settled.events) and all(map(no_costlier, asked.events, settled.events))
+        these, those = _parts(asked), _parts(settled)
+        return len(these) == len(those) and all(map(no_costlier, these, those))
     same = _WRAPPERS.get(name)
     if same is not None:
         return all(getattr(asked, field) == getattr(settled, field) for field in same) and no_costlier(
-            asked.event, settled.event
+            cast("Wrapped", asked).event, cast("Wrapped", settled).event
         )
     return bool(asked == settled)
 
@@ -93,21 +102,21 @@ _WRAPPERS = {
 }
 
 
-def _parts(event: Any) -> list[Any]:
+def _parts(event: Event) -> list[Event]:
     if type(event).__name__ == "ComposedDpEvent":
-        return list(event.events)
+        return list(cast("dp_event.ComposedDpEvent", event).events)
     inner = getattr(event, "event", None)
     return [] if inner is None else [inner]
 
 
-def not_private(event: Any) -> bool:
+def not_private(event: Event) -> bool:
     """Whether anything in `event` is released as it is."""
     from sordino.privacy import events
 
     return bool(events.reasons(event))
 
 
-def check(event: Any) -> None:
+def check(event: Event) -> None:
     """Refuse numbers that mean nothing, wherever the event came from."""
     if (multiplier := getattr(event, "noise_multiplier", None)) is not None:
         positive(multiplier=multiplier)
@@ -119,33 +128,37 @@ def check(event: Any) -> None:
         check(part)
 
 
-def inverse_square(event: Any) -> Fraction:
+def inverse_square(event: Event) -> Fraction:
     """The exact sum of 1/z^2 over the Gaussians of `event`."""
     name = type(event).__name__
     if name == "GaussianDpEvent":
-        return 1 / Fraction(event.noise_multiplier) ** 2
+        return 1 / Fraction(cast("dp_event.GaussianDpEvent", event).noise_multiplier) ** 2
     if name == "NoOpDpEvent":
         return Fraction(0)
     if name == "ComposedDpEvent":
-        return sum(map(inverse_square, event.events), Fraction(0))
+        return sum(map(inverse_square, _parts(event)), Fraction(0))
     if name == "SelfComposedDpEvent":
-        return event.count * inverse_square(event.event)
-    if name == "PoissonSampledDpEvent" and event.sampling_probability == 1:
-        return inverse_square(event.event)
+        repeated = cast("dp_event.SelfComposedDpEvent", event)
+        return repeated.count * inverse_square(repeated.event)
+    if name == "PoissonSampledDpEvent":
+        sampled = cast("dp_event.PoissonSampledDpEvent", event)
+        if sampled.sampling_probability == 1:
+            return inverse_square(sampled.event)
     raise BadInput(f"The GDP filter charges Gaussian releases without sampling, not {say(event)}; use the RDP filter.")
 
 
-def say(event: Any) -> str:
+def say(event: Event) -> str:
     """An event in a few words."""
     name = type(event).__name__.removesuffix("DpEvent")
     inner = ", ".join(map(say, _parts(event)[:3])) + (", ..." if len(_parts(event)) > 3 else "")
     match name:
         case "Gaussian" | "Laplace":
-            return f"{name} noise of multiplier {event.noise_multiplier:g}"
+            return f"{name} noise of multiplier {cast('Noise', event).noise_multiplier:g}"
         case "PoissonSampled":
-            return f"{inner} at Poisson rate {event.sampling_probability:g}"
+            return f"{inner} at Poisson rate {cast('dp_event.PoissonSampledDpEvent', event).sampling_probability:g}"
         case "SampledWithoutReplacement":
-            return f"{inner} on {event.sample_size} of {event.source_dataset_size}"
+            sample = cast("dp_event.SampledWithoutReplacementDpEvent", event)
+            return f"{inner} on {sample.sample_size} of {sample.source_dataset_size}"
         case "SelfComposed":
-            return f"{event.count} times {inner}"
+            return f"{cast('dp_event.SelfComposedDpEvent', event).count} times {inner}"
     return f"{name} ({inner})" if inner else name

@@ -34,10 +34,10 @@ import base64
 import os
 import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,8 +46,10 @@ from sordino.errors import BadInput, SordinoError, whole
 from sordino.privacy import events
 from sordino.privacy import ledger_format as lines
 from sordino.privacy.client_budgets import ClientBudgets
+from sordino.privacy.events import Event
 from sordino.privacy.filter import Filter
 from sordino.privacy.filter import from_json as filter_from_json
+from sordino.privacy.ledger_format import Head, Row
 from sordino.privacy.vocabulary import Observer, Relation, Unit
 
 FORMAT = "sordino-ledger-1"
@@ -62,11 +64,11 @@ class Grant:
     round: int
     step: int
     attempt: int
-    event: Any
+    event: Event
     reused: bool = False  # handed out again to a seeded simulation, without a new charge
     recovered: bool = False  # read from a torn line
-    _clients: Any = field(default=None, repr=False)
-    _costs: Any = field(default=None, repr=False)
+    _clients: lines.PackedIds | None = field(default=None, repr=False)
+    _costs: lines.PackedCosts | float | None = field(default=None, repr=False)
 
     @property
     def clients(self) -> NDArray[np.int64] | None:
@@ -85,7 +87,7 @@ class Ledger:
     def __init__(self, path: Path, fd: int | None, text: bytes, spending: ClientBudgets | None = None) -> None:
         self.path = path
         self._fd, self._owner = fd, os.getpid()
-        self._parsed: dict[str, Any] = {}
+        self._parsed: dict[str, Event] = {}
         self._grants: list[Grant] = []
         self._latest: dict[tuple[int, int], Grant] = {}
         self._rounds: set[int] = set()
@@ -103,7 +105,7 @@ class Ledger:
         path: str | Path,
         plan_digest: str,
         filter: Filter,
-        about: dict[str, Any],
+        about: Mapping[str, object],
         spending: ClientBudgets | None = None,
     ) -> Ledger:
         """A new ledger for the plan with this digest. `about` holds at least unit, relation and observer."""
@@ -146,7 +148,7 @@ class Ledger:
         cls,
         path: str | Path,
         plan_digest: str,
-        head: dict[str, Any] | None = None,
+        head: Head | None = None,
         spending: ClientBudgets | None = None,
     ) -> Ledger:
         """Go on with the ledger at `path`: replay it, and put a torn last line to rest.
@@ -223,7 +225,7 @@ class Ledger:
         return len(self._lost)
 
     @property
-    def head(self) -> dict[str, Any]:
+    def head(self) -> Head:
         """The last line's number and hash, for a checkpoint."""
         return {"seq": self._seq, "hash": self._hash}
 
@@ -238,7 +240,7 @@ class Ledger:
 
     def request(
         self,
-        event: Any,
+        event: Event,
         round: int,
         clients: ArrayLike | None = None,
         costs: ArrayLike | None = None,
@@ -258,7 +260,7 @@ class Ledger:
         self,
         round: int,
         secure: bool,
-        event: Any = None,
+        event: Event | None = None,
         clients: ArrayLike | None = None,
         costs: ArrayLike | None = None,
         step: int = 0,
@@ -290,11 +292,11 @@ class Ledger:
             self._lost.add(round)
 
     def _grant(
-        self, event: Any, round: int, step: int, attempt: int, clients: ArrayLike | None, costs: ArrayLike | None
+        self, event: Event, round: int, step: int, attempt: int, clients: ArrayLike | None, costs: ArrayLike | None
     ) -> Grant:
         described = events.to_json(event)
         event = self._event(described)  # as a replay will read it
-        row: dict[str, Any] = {"kind": "grant", "round": round, "step": step, "attempt": attempt}
+        row: Row = {"kind": "grant", "round": round, "step": step, "attempt": attempt}
         ids = charged = None
         if clients is not None:
             ids, charged = lines.cohort(clients, costs)
@@ -323,9 +325,9 @@ class Ledger:
             raise SordinoError(f"The ledger {self.path} is not open for writing in this process; open it again.")
         return self._fd
 
-    def _append(self, row: dict[str, Any]) -> None:
+    def _append(self, row: Row) -> None:
         fd = self._usable()
-        line, digest = lines.seal({"seq": self._seq + 1} | row, self._hash)
+        line, digest = lines.seal({"seq": self._seq + 1, **row}, self._hash)
         try:
             with lines.told(self.path):
                 lines.write(fd, line)
@@ -338,7 +340,7 @@ class Ledger:
         self._seq, self._hash = self._seq + 1, digest
         self._chain.append(digest)
 
-    def _event(self, described: dict[str, Any]) -> Any:
+    def _event(self, described: dict[str, object]) -> Event:
         key = repr(described)
         if key not in self._parsed:
             if len(self._parsed) >= _PARSED:
@@ -346,7 +348,7 @@ class Ledger:
             self._parsed[key] = events.from_json(described)
         return self._parsed[key]
 
-    def _keep(self, number: int, row: dict[str, Any], event: Any) -> Grant:
+    def _keep(self, number: int, row: Row, event: Event) -> Grant:
         round, step = row["round"], row["step"]
         torn = row["kind"] == "torn"
         grant = Grant(number, round, step, row["attempt"], event, False, torn, row.get("clients"), row.get("costs"))
@@ -383,22 +385,22 @@ class Ledger:
             raise BadInput(f"The ledger {self.path} ends before the checkpoint was taken; bring back the whole file.")
         self._salvaged = lines.salvage(self._torn)
         if self._salvaged is not None and self._fd is None:  # only looking: count it, write nothing
-            self._charge_again(self._seq + 1, self._salvaged | {"kind": "torn"})
+            self._charge_again(self._seq + 1, {**self._salvaged, "kind": "torn"})
 
     def _begin(self, line: bytes, spending: ClientBudgets | None) -> None:
-        header, _ = lines.unseal(line)
+        header = cast(Row | None, lines.unseal(line)[0])
         if not header or header.get("format") != FORMAT:
             raise BadInput(f"{self.path} is not a ledger of the form {FORMAT}; give the ledger.jsonl of a run.")
         self._follow(0, line)
         self.plan_digest: str = header["plan"]
-        self.about: dict[str, Any] = header["about"]
+        self.about: Mapping[str, object] = header["about"]
         self.filter: Filter = filter_from_json(header["filter"])
         kept = header["spending"]
         if spending is not None and spending.to_json() != kept:
             raise BadInput(f"The clients' spending does not belong to the ledger {self.path}; take its own checkpoint.")
         self.spending = spending if spending is not None or kept is None else ClientBudgets.from_json(kept)
 
-    def _follow(self, number: int, line: bytes) -> dict[str, Any]:
+    def _follow(self, number: int, line: bytes) -> Row:
         row, digest = lines.unseal(line)
         if row is None:
             raise self._tampered(number, "cannot be read")
@@ -407,9 +409,9 @@ class Ledger:
         if row["prev"] != self._hash or row["seq"] != number:
             raise self._tampered(number, "does not follow the line before it")
         self._advance(digest)
-        return row
+        return cast(Row, row)
 
-    def _charge_again(self, number: int, row: dict[str, Any]) -> None:
+    def _charge_again(self, number: int, row: Row) -> None:
         try:
             event = self._event(row["event"])
             self.filter.request(event)
@@ -423,7 +425,7 @@ class Ledger:
     def _tampered(self, number: int, what: str) -> BadInput:
         return BadInput(f"Line {number + 1} of the ledger {self.path} {what}; bring back the untouched file.")
 
-    def _belongs(self, plan_digest: str, head: dict[str, Any] | None) -> None:
+    def _belongs(self, plan_digest: str, head: Head | None) -> None:
         if self.plan_digest != plan_digest:
             raise BadInput(
                 f"The ledger {self.path} belongs to another plan (digest {self.plan_digest[:12]}, this one's is "
@@ -440,7 +442,9 @@ class Ledger:
         if not self._torn:
             return
         kept = base64.b64encode(zlib.compress(self._torn)).decode()
-        row = {"seq": self._seq + 1, "kind": "torn", "bytes": kept} | (self._salvaged or {})
+        row: Row = {"seq": self._seq + 1, "kind": "torn", "bytes": kept}
+        if self._salvaged is not None:
+            row.update(self._salvaged)
         line, digest = lines.seal(row, self._hash)
         # The file is replaced as a whole: a crash now leaves either the torn line, or the one that stands for it.
         mended = lines.aside(self.path, lines.read(fd)[: self._good] + line, os.replace)

@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sordino.errors import BadInput, SordinoError
+from sordino.privacy.client_budgets import ClientBudgetsJson
+from sordino.privacy.filter.base import FilterJson
 
 HEX = 32
 START = "0" * HEX  # stands for the line before the first
@@ -30,7 +32,52 @@ _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=
 _decoder = json.JSONDecoder()
 
 
-def seal(row: Mapping[str, Any], before: str) -> tuple[bytes, str]:
+class PackedIds(TypedDict):
+    """A cohort (`pack_ids`)."""
+
+    n: int
+    type: str
+    steps: str
+
+
+class PackedCosts(TypedDict, total=False):
+    """What the clients of a cohort were charged (`pack_costs`): places in a list of prices, or the doubles."""
+
+    n: int
+    prices: list[float]
+    places: str
+    planes: str
+
+
+class Row(TypedDict, total=False):
+    """A line of a ledger of any kind: its place in the chain, and what its kind needs."""
+
+    seq: int
+    kind: str
+    prev: str
+    hash: str
+    format: str  # of the header, from here
+    plan: str
+    about: Mapping[str, object]
+    filter: FilterJson
+    spending: ClientBudgetsJson | None
+    round: int  # of a grant or a remark, from here
+    step: int
+    attempt: int
+    clients: PackedIds
+    costs: PackedCosts | float
+    event: dict[str, object]
+    bytes: str
+
+
+class Head(TypedDict):
+    """The number and the hash of a ledger's last line."""
+
+    seq: int
+    hash: str
+
+
+def seal(row: Mapping[str, object], before: str) -> tuple[bytes, str]:
     """The line for `row`, with its newline, and its hash."""
     try:
         body = _encode({**row, "prev": before}).encode()[:-1]
@@ -40,7 +87,7 @@ def seal(row: Mapping[str, Any], before: str) -> tuple[bytes, str]:
     return body + f',"hash":"{digest}"}}\n'.encode(), digest
 
 
-def unseal(line: bytes) -> tuple[dict[str, Any] | None, str]:
+def unseal(line: bytes) -> tuple[dict[str, object] | None, str]:
     """What a line says and the hash it should have; None if it is not JSON, an empty row if it is not a sealed line."""
     try:
         row = json.loads(line.decode())
@@ -51,7 +98,7 @@ def unseal(line: bytes) -> tuple[dict[str, Any] | None, str]:
     return (row if sealed and {"seq", "kind", "prev", "hash"} <= row.keys() else {}), digest
 
 
-def salvage(torn: bytes) -> dict[str, Any] | None:
+def salvage(torn: bytes) -> Row | None:
     """What a torn line grants, if enough of it is there: its event is the last of the fields that matter."""
     text = torn.decode(errors="replace")
     start = text.find('"event":')
@@ -62,7 +109,8 @@ def salvage(torn: bytes) -> dict[str, Any] | None:
         row = json.loads(text[:end] + "}")
         if row["kind"] != "grant":
             return None
-        return {key: row[key] for key in ("round", "step", "attempt", "clients", "costs", "event") if key in row}
+        kept = {key: row[key] for key in ("round", "step", "attempt", "clients", "costs", "event") if key in row}
+        return cast(Row, kept)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -95,14 +143,14 @@ def cohort(clients: ArrayLike, costs: ArrayLike | None) -> tuple[NDArray[np.int6
     return ids, float(paid) if paid is not None and not paid.ndim else paid
 
 
-def pack_ids(ids: NDArray[np.int64]) -> dict[str, Any]:
+def pack_ids(ids: NDArray[np.int64]) -> PackedIds:
     """Ascending numbers as their steps, in as few bytes as the largest step needs, compressed."""
     steps = np.diff(ids, prepend=0)
     width = np.min_scalar_type(int(steps.max(initial=0))).newbyteorder("<")
     return {"n": int(ids.size), "type": width.str, "steps": _pack(steps.astype(width).tobytes())}
 
 
-def unpack_ids(packed: Mapping[str, Any]) -> NDArray[np.int64]:
+def unpack_ids(packed: PackedIds) -> NDArray[np.int64]:
     if packed["type"] not in ("|u1", "<u2", "<u4", "<u8"):
         raise ValueError(f"cohort of type {packed['type']!r}")
     steps = np.frombuffer(_unpack(packed["steps"]), dtype=np.dtype(packed["type"]))
@@ -111,7 +159,7 @@ def unpack_ids(packed: Mapping[str, Any]) -> NDArray[np.int64]:
     return np.cumsum(steps, dtype=np.int64)
 
 
-def pack_costs(costs: NDArray[np.float64] | float) -> Any:
+def pack_costs(costs: NDArray[np.float64] | float) -> PackedCosts | float:
     """One number if all are the same, places in a list of prices if there are few, otherwise the doubles, bytewise."""
     if isinstance(costs, float):
         return costs
@@ -129,7 +177,7 @@ def pack_costs(costs: NDArray[np.float64] | float) -> Any:
     return {"n": int(costs.size), "planes": _pack(planes.tobytes())}
 
 
-def unpack_costs(packed: Any) -> NDArray[np.float64] | float:
+def unpack_costs(packed: PackedCosts | float) -> NDArray[np.float64] | float:
     if not isinstance(packed, dict):
         return float(packed)
     if "prices" in packed:

@@ -23,13 +23,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from sordino.errors import BadInput, NotPrivate, positive, whole
 from sordino.privacy import grid_noise
 from sordino.privacy.bounds import Bound, Flat
+from sordino.privacy.events import Event
 from sordino.privacy.randomness import Source
 from sordino.privacy.release import Private, Released, _open, disclose
 
@@ -143,7 +143,9 @@ def answer(vector: np.ndarray, norm: float, grid: FixedPoint) -> np.ndarray:
     return grid.encode(rows * Flat(norm).factors(norms)[:, None]).sum(axis=0)
 
 
-def gaussian(total: Private[Sum], bound: Bound, multiplier: float, source: Source) -> tuple[Released[np.ndarray], Any]:
+def gaussian(
+    total: Private[Sum], bound: Bound, multiplier: float, source: Source
+) -> tuple[Released[np.ndarray], Event]:
     """Noise of standard deviation multiplier x bound on each coordinate of the sum; event gaussian(multiplier)."""
     from sordino.privacy import events
 
@@ -154,7 +156,7 @@ def gaussian(total: Private[Sum], bound: Bound, multiplier: float, source: Sourc
     return Released(value.grid.decode(codes), how), _charged(bound, events.gaussian(multiplier))
 
 
-def laplace(total: Private[Sum], bound: Bound, multiplier: float, source: Source) -> tuple[Released[np.ndarray], Any]:
+def laplace(total: Private[Sum], bound: Bound, multiplier: float, source: Source) -> tuple[Released[np.ndarray], Event]:
     """Laplace noise of scale multiplier x bound on each coordinate of an L1-clipped sum; event laplace(multiplier)."""
     from sordino.privacy import events
 
@@ -182,7 +184,7 @@ def add_share(
     return multiplier**2 / survivors
 
 
-def open_noised(total: Private[Sum], bound: Bound, multiplier: float) -> tuple[Released[np.ndarray], Any]:
+def open_noised(total: Private[Sum], bound: Bound, multiplier: float) -> tuple[Released[np.ndarray], Event]:
     """A sum whose noise came in shares (or a single message with noise in full); event gaussian(multiplier).
 
     Fewer survivors than the shares were cut for would leave too little noise: such a sum stays closed.
@@ -200,12 +202,12 @@ def open_noised(total: Private[Sum], bound: Bound, multiplier: float) -> tuple[R
     return Released(value.decode(), how), _charged(bound, events.gaussian(multiplier))
 
 
-def without_noise(total: Private, reason: str = "no noise is added") -> tuple[Released[np.ndarray], Any]:
+def without_noise(total: Private, reason: str = "no noise is added") -> tuple[Released[np.ndarray], Event]:
     """The sum as it is, through the other door: epsilon becomes infinite and the statement prints the reason."""
     return disclose(total.map(lambda value: value.decode() if isinstance(value, Sum) else value), reason)
 
 
-def _charged(bound: Bound, event: Any) -> Any:
+def _charged(bound: Bound, event: Event) -> Event:
     """The event of a release under `bound`; a bound whose noise does not match its clipping proves nothing."""
     from sordino.privacy import events
 
@@ -221,7 +223,7 @@ def _add_gaussian(
     codes += grid_noise.gaussian(spread, codes.size, source, survivors)
 
 
-def _stamped(total: Private[Sum], bound: Bound) -> Sum:
+def _stamped(total: Private[Sum], bound: Bound | None) -> Sum:
     """The sum, if it was clipped under this bound; only the bound that clips may size the noise."""
     value = _open(total)
     if not isinstance(value, Sum):
@@ -230,8 +232,9 @@ def _stamped(total: Private[Sum], bound: Bound) -> Sum:
     if stamp is None:
         raise NotPrivate("This sum carries no bound: clip each contribution and stamp it, Private(total, bound=bound).")
     if stamp is not bound and stamp != bound:
+        asked = "none" if bound is None else f"one of {bound.size:g}"
         raise NotPrivate(
-            f"This sum was clipped under a bound of {stamp.size:g}, but noise was asked for one of {bound.size:g}: "
+            f"This sum was clipped under a bound of {stamp.size:g}, but noise was asked for {asked}: "
             "use the bound that clipped it."
         )
     return value

@@ -17,9 +17,10 @@ import math
 import operator
 import os
 import threading
-from typing import Any
+from typing import NoReturn, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sordino.errors import BadInput, NotPrivate, positive
 
@@ -93,13 +94,23 @@ class SecureSource:
         self._fill(memoryview(out))
         return bytes(out)
 
-    def integers64(self, size: Size = None) -> Any:
+    @overload
+    def integers64(self, size: None = None) -> np.uint64: ...
+    @overload
+    def integers64(self, size: int | tuple[int, ...]) -> NDArray[np.uint64]: ...
+    def integers64(self, size: Size = None) -> np.uint64 | NDArray[np.uint64]:
         """Uniform over all unsigned 64-bit integers."""
         out = np.empty(_shape(size), dtype=np.uint64)
         self._fill(out.reshape(-1).view(np.uint8).data)
         return out[0] if size is None else out
 
-    def integers(self, low: int, high: int | None = None, size: Size = None) -> Any:
+    @overload
+    def integers(self, low: int, high: int | None = None, size: None = None) -> int: ...
+    @overload
+    def integers(self, low: int, high: int | None, size: int | tuple[int, ...]) -> NDArray[np.int64]: ...
+    @overload
+    def integers(self, low: int, high: int | None = None, *, size: int | tuple[int, ...]) -> NDArray[np.int64]: ...
+    def integers(self, low: int, high: int | None = None, size: Size = None) -> int | NDArray[np.int64]:
         """Uniform over [low, high) (or [0, low)), without bias: draws that would favour small residues are rejected."""
         low, high = (0, low) if high is None else (low, high)
         span = int(high) - int(low)
@@ -109,15 +120,23 @@ class SecureSource:
         fair = (1 << 64) - (1 << 64) % span  # a multiple of span
         while fair < 1 << 64 and (late := out >= np.uint64(fair)).any():
             out[late] = self.integers64(int(late.sum()))
-        out = (out % np.uint64(span)).astype(np.int64) + np.int64(low)
-        return int(out[0]) if size is None else out
+        fitted = (out % np.uint64(span)).astype(np.int64) + np.int64(low)
+        return int(fitted[0]) if size is None else fitted
 
-    def random(self, size: Size = None) -> Any:
+    @overload
+    def random(self, size: None = None) -> float: ...
+    @overload
+    def random(self, size: int | tuple[int, ...]) -> NDArray[np.float64]: ...
+    def random(self, size: Size = None) -> float | NDArray[np.float64]:
         """Uniform on [0, 1), multiples of 2^-53."""
         out = (self.integers64(_shape(size)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
         return float(out[0]) if size is None else out
 
-    def standard_normal(self, size: Size = None) -> Any:
+    @overload
+    def standard_normal(self, size: None = None) -> float: ...
+    @overload
+    def standard_normal(self, size: int | tuple[int, ...]) -> NDArray[np.float64]: ...
+    def standard_normal(self, size: Size = None) -> float | NDArray[np.float64]:
         """Independent standard normals."""
         shape = _shape(size)
         count = math.prod(shape)
@@ -133,7 +152,13 @@ class SecureSource:
             out[start + half : stop] = angle[: stop - start - half]
         return float(out[0]) if size is None else out.reshape(shape)
 
-    def laplace(self, loc: float = 0.0, scale: float = 1.0, size: Size = None) -> Any:
+    @overload
+    def laplace(self, loc: float = 0.0, scale: float = 1.0, size: None = None) -> float: ...
+    @overload
+    def laplace(self, loc: float = 0.0, scale: float = 1.0, *, size: int | tuple[int, ...]) -> NDArray[np.float64]: ...
+    @overload
+    def laplace(self, loc: float, scale: float, size: int | tuple[int, ...]) -> NDArray[np.float64]: ...
+    def laplace(self, loc: float = 0.0, scale: float = 1.0, size: Size = None) -> float | NDArray[np.float64]:
         """Laplace variates of the given centre and scale."""
         positive(scale=scale)
         shape = _shape(size)
@@ -142,7 +167,7 @@ class SecureSource:
         out = (loc + scale * sign * _exponential(bits[0])).reshape(shape)
         return float(out[0]) if size is None else out
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise NotPrivate("A secure source cannot be copied or saved; make a new one where it is needed.")
 
     def __copy__(self) -> SecureSource:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +21,9 @@ from sordino.errors import BadInput
 from sordino.privacy import events, renyi
 from sordino.privacy.renyi import Floats
 from sordino.privacy.vocabulary import Relation
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
 
 # Good for Gaussians in the range of interest; the same as dp-accounting's, so that figures can be compared.
 ORDERS: Floats = np.array([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [128, 256, 512, 1024], float)
@@ -83,12 +87,14 @@ def _curve(event: events.Event, relation: Relation, a: Floats) -> Floats:
     raise BadInput(f"No RDP is known for an event of type {type(event).__name__}; use those of sordino.privacy.events.")
 
 
-def _noisy(event: events.Event, formula: Callable[[float], Floats], a: Floats) -> Floats:
+def _noisy(
+    event: dp_event.GaussianDpEvent | dp_event.LaplaceDpEvent, formula: Callable[[float], Floats], a: Floats
+) -> Floats:
     """`formula` of the multiplier, or infinity where there is no noise."""
     return formula(event.noise_multiplier) if event.noise_multiplier > 0 else np.full(a.shape, np.inf)
 
 
-def _poisson(event: events.Event, relation: Relation, a: Floats) -> Floats:
+def _poisson(event: dp_event.PoissonSampledDpEvent, relation: Relation, a: Floats) -> Floats:
     rate, inner, t = event.sampling_probability, collapse(event.event), events.types()
     replaced = relation is Relation.REPLACE_ONE
     if isinstance(inner, t.GaussianDpEvent):
@@ -102,7 +108,7 @@ def _poisson(event: events.Event, relation: Relation, a: Floats) -> Floats:
     return _curve(inner, relation, a)
 
 
-def _fixed(event: events.Event, relation: Relation, a: Floats) -> Floats:
+def _fixed(event: dp_event.SampledWithoutReplacementDpEvent, relation: Relation, a: Floats) -> Floats:
     rate, inner, t = event.sample_size / event.source_dataset_size, collapse(event.event), events.types()
     if rate == 1:  # all of them, every time
         return _curve(inner, relation, a)

@@ -13,9 +13,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from sordino.errors import BadInput, NotPrivate
+from sordino.privacy.events import Event
+
+if TYPE_CHECKING:
+    from sordino.privacy.bounds import Bound
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -29,9 +33,9 @@ class Private(Generic[T]):
     """
 
     __slots__ = ("_raw", "bound")
-    bound: Any
+    bound: Bound | None
 
-    def __init__(self, value: T, bound: Any = None) -> None:
+    def __init__(self, value: T, bound: Bound | None = None) -> None:
         object.__setattr__(self, "_raw", value)
         object.__setattr__(self, "bound", bound)
 
@@ -39,7 +43,7 @@ class Private(Generic[T]):
         """The transformed value, still private. The stamp is lost: what `fn` does to the norm is not known."""
         return Private(fn(_open(self)))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name != "__orig_class__":  # typing writes this one on Private[int](...); there is no room for it
             _refusal("changed")(self)
 
@@ -54,7 +58,7 @@ class Private(Generic[T]):
 
 
 def _refusal(deed: str) -> Callable[..., NoReturn]:
-    def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    def refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
         raise NotPrivate(
             f"A private value cannot be {deed}: release it through a mechanism (sordino.privacy.mechanisms), or "
             "through disclose(value, reason), which marks the run as not private."
@@ -106,7 +110,7 @@ class Released(Generic[T]):
         return Released(fn(self.value), self.how)
 
 
-def disclose(private: Private[T], reason: str) -> tuple[Released[T], Any]:
+def disclose(private: Private[T], reason: str) -> tuple[Released[T], Event]:
     """The other door: the value as it is, and an event that makes epsilon infinite and carries the reason."""
     from sordino.privacy import events
 
@@ -115,7 +119,7 @@ def disclose(private: Private[T], reason: str) -> tuple[Released[T], Any]:
     return Released(_open(private), f"disclosed without noise: {reason}"), events.nonprivate(reason)
 
 
-def require_released(value: Any, what: str) -> Any:
+def require_released(value: Private[T] | Released[T], what: str) -> T:
     """The content of a `Released`. Anything else used as `what` (a bound, a metric, a log line) is a hard error.
 
     >>> require_released(Released(0.25, "Gaussian noise"), "a metric")

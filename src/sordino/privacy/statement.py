@@ -12,7 +12,6 @@ import textwrap
 from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, Decimal
 from enum import StrEnum
-from typing import Any
 
 from sordino.errors import BadInput, at_least, rate, whole
 from sordino.privacy import phrases
@@ -109,9 +108,9 @@ class Statement:
         """Every reason why the run is not private, each once."""
         return tuple(dict.fromkeys((*self.reasons, *self.disclosures)))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain data; infinity is the string "inf"."""
-        row: dict[str, Any] = {}
+        row: dict[str, object] = {}
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, StrEnum):
@@ -124,7 +123,7 @@ class Statement:
         return row | {"proven": self.proven, "reasons": list(self.why)}
 
     @classmethod
-    def from_json(cls, row: dict[str, Any]) -> Statement:
+    def from_json(cls, row: dict[str, object]) -> Statement:
         """The statement that `to_json` wrote."""
         known = {item.name for item in fields(cls)}
         given = {key: math.inf if value == "inf" else value for key, value in row.items() if key in known}

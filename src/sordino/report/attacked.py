@@ -7,12 +7,11 @@ may come from a file: a field may be missing or of any type, and then counts as 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sordino.report.html import Safe, join, tag
 from sordino.report.numbers import number, percent
 
-Line = Mapping[str, Any]
+Line = Mapping[str, object]
 
 
 def verdict(lines: Sequence[Line]) -> str:

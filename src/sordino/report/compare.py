@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from sordino.report import attacked
 from sordino.report.axis import linear
@@ -48,7 +47,7 @@ def bars(run: Run, verdict: Verdict) -> list[Bar]:
     return found
 
 
-def _measured(audit: dict[str, Any]) -> str:
+def _measured(audit: dict[str, object]) -> str:
     confidence, most = number(audit.get("confidence")), number(audit.get("largest_provable"))
     said = "An attack on this run achieved it"
     if confidence is not None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Any
 
 
-def number(value: Any) -> float | None:
+def number(value: object) -> float | None:
     """A finite number, or None for anything else (a missing key, "inf", NaN, a word)."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from sordino.privacy import phrases
 from sordino.privacy.in_numbers import in_numbers
@@ -134,6 +133,6 @@ def assumed(run: Run, verdict: Verdict) -> Safe | None:
     return tag("section", tag("h2", "What is assumed", id="assumed"), taken, aria_labelledby="assumed")
 
 
-def _sentence(value: Any) -> str | None:
+def _sentence(value: object) -> str | None:
     said = str(value).strip() if value else ""
     return said[0].upper() + said[1:].rstrip(".") + "." if said else None

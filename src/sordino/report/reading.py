@@ -20,13 +20,13 @@ class Run:
     """The files of one run as plain data. None: the file is not there."""
 
     name: str
-    plan: dict[str, Any]
+    plan: dict[str, object]
     plan_text: str
-    statement: dict[str, Any] | None = None
+    statement: dict[str, object] | None = None
     metrics: tuple[dict[str, Any], ...] = ()
-    audit: dict[str, Any] | None = None
-    attacks: tuple[dict[str, Any], ...] = field(default=())
-    refused: tuple[dict[str, Any], ...] = field(default=())  # attacks that this run does not allow
+    audit: dict[str, object] | None = None
+    attacks: tuple[dict[str, object], ...] = field(default=())
+    refused: tuple[dict[str, object], ...] = field(default=())  # attacks that this run does not allow
 
     @classmethod
     def read(cls, folder: str | Path) -> Run:
@@ -53,7 +53,7 @@ class Run:
         pairs = ((row["round"], number(row.get(key))) for row in self.metrics)
         return tuple((at, value) for at, value in pairs if value is not None and abs(value) < DRAWABLE)
 
-    def said(self, key: str) -> Any:
+    def said(self, key: str) -> object:
         """An entry of the statement, else of the plan, else None."""
         found = (self.statement or {}).get(key)
         return self.plan.get(key) if found is None else found
@@ -72,7 +72,7 @@ class Run:
         return self.metrics[-1]["round"] if self.metrics else 0
 
 
-def _object(file: Path) -> dict[str, Any] | None:
+def _object(file: Path) -> dict[str, object] | None:
     try:
         found = json.loads(file.read_text())
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def _rows(file: Path) -> list[dict[str, Any]]:
     return [rows[at] for at in sorted(rows)]
 
 
-def _objects(found: dict[str, Any] | None, key: str) -> tuple[dict[str, Any], ...]:
+def _objects(found: dict[str, object] | None, key: str) -> tuple[dict[str, object], ...]:
     """The objects in a list of a file; anything else is left out."""
     rows = (found or {}).get(key)
     return tuple(row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sordino.privacy import phrases
 from sordino.report.downsample import spread
 from sordino.report.html import Safe, tag
@@ -152,14 +150,14 @@ def plan(run: Run) -> Safe:
     return tag("section", tag("h2", "The plan", id="plan"), tag("div", *blocks, class_="plan"), aria_labelledby="plan")
 
 
-def _settings(subject: str, rows: list[tuple[str, Any]]) -> Safe | None:
+def _settings(subject: str, rows: list[tuple[str, object]]) -> Safe | None:
     if not rows:
         return None
     cells = [(tag("th", key.replace("_", " "), scope="row"), tag("td", _setting(value))) for key, value in rows]
     return tag("table", tag("caption", subject), tag("tbody", *(tag("tr", *pair) for pair in cells)))
 
 
-def _setting(value: Any) -> str:
+def _setting(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return plain(value, 6) if isinstance(value, float) and number(value) is not None else str(value)

@@ -79,7 +79,7 @@ def merge(states: Sequence[State]) -> State:
     return {key: _mean([s[key] for s in states]) for key in first}
 
 
-def _mean(values: list[Any]) -> Any:
+def _mean(values: list[object]) -> object:
     if all(v == values[0] for v in values):
         return values[0]
     return np.mean(np.asarray(values, float), axis=0).tolist()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -107,7 +107,7 @@ class Unscaled(Flat):
     def std(self, multiplier: float) -> float:
         return multiplier * self.reference
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "bound": self.bound, "reference": self.reference}
 
 

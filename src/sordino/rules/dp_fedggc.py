@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class EvenlyNoised(Grouped):
     def std(self, multiplier: float) -> np.ndarray:
         return np.full(sum(self.sizes), multiplier * self.size)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "sizes": list(self.sizes), "bounds": list(self.bounds)}
 
 

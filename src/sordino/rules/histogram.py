@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -132,7 +132,7 @@ class Histogram:
     def _searches(self, state: State) -> bool:
         return state["high"] - state["low"] > 1.001 * self.span
 
-    def _next_grid(self, state: State, said: Reading) -> dict[str, Any]:
+    def _next_grid(self, state: State, said: Reading) -> dict[str, object]:
         width = state["high"] - state["low"]
         middle = (state["high"] + state["low"]) / 2
         widest = math.log(self.high / self.low)
@@ -149,7 +149,7 @@ class Histogram:
         low = min(max(said.log_quantile - width / 2, math.log(self.low)), math.log(self.high) - width)
         return {"low": low, "high": low + width, **self._empty()}
 
-    def _empty(self) -> dict[str, Any]:
+    def _empty(self) -> dict[str, object]:
         return {"counts": [0.0] * (self.bins + 1), "units": 0.0, "variance": 0.0}
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from sordino.errors import positive, rate, whole
 from sordino.privacy.bounds import L1, Bound, Flat
@@ -65,7 +65,7 @@ class L2ForLaplace(Flat):
     def std(self, multiplier: float) -> float:
         return math.sqrt(2.0) * self.scale(multiplier)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "bound": self.bound}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class Aggregate:
     total: Private[Sum] | Released[Sum]
     answer: Private[Sum] | None  # stamped with the bound that a query's norm is
     raw: Private[tuple[np.ndarray, ...]] | None  # exact answers in item order, for queries that nothing protects
-    reports: Private[tuple[Any, ...]] | Released[tuple[Any, ...]]  # in item order
+    reports: Private[tuple[object, ...]] | Released[tuple[object, ...]]  # in item order
     contributors: int
 
 
@@ -37,7 +37,7 @@ class Engine(Protocol):
     simulated: bool  # whether clients are played on this machine
     clients_keep_state: bool  # whether clients keep their own accounts, where a method gives them such
 
-    def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
+    def run(self, request: Request, items: Sequence[object]) -> Aggregate:
         """Have every item worked on."""
 
     def evaluate(self) -> tuple[float, float] | None:

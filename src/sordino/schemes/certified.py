@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sordino.errors import BadInput, NotPrivate
 from sordino.privacy import bounds, events
@@ -17,6 +17,7 @@ from sordino.rules.base import Queries, Rule
 from sordino.rules.query import Query, is_raw
 
 if TYPE_CHECKING:
+    from sordino.privacy.exact import Noise
     from sordino.schemes.terms import Terms
 
 # Bounds whose clipping and noise are proven to match (privacy/bounds.py and its tests). A class of one's own is none.
@@ -77,8 +78,8 @@ def check_released(mechanism: str, released: Sequence[events.Event], granted: fl
         raise NotPrivate(f"{what} released something else than {mechanism} noise; report this.")
     if mechanism == "laplace" and len(released) > 1:
         raise NotPrivate(f"{what} released {len(released)} Laplace sums and was granted one; report this.")
-    multipliers = [event.noise_multiplier for event in released]
-    said = multipliers[0] if mechanism == "laplace" else events.joint(*multipliers).noise_multiplier
+    multipliers = [cast("Noise", event).noise_multiplier for event in released]  # of the type of `kind`, all of them
+    said = multipliers[0] if mechanism == "laplace" else cast("Noise", events.joint(*multipliers)).noise_multiplier
     if said < granted * (1 - _CLOSE):
         raise NotPrivate(
             f"{what} released at multiplier {said:.6g} but was granted {granted:.6g}: "

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -157,7 +157,7 @@ class LocalRound(ScheduledRound):
         request = scheme.request(self.terms, t, rule_state)
         aggregate = self.engine.run(request, self.work.items(t, cohort))
         total = require_released(aggregate.total, "what local clients send").decode()
-        states = require_released(aggregate.reports, "the state of a local client's rule")
+        states = cast(tuple[State, ...], require_released(aggregate.reports, "the state of a local client's rule"))
         mean = total / self.terms.denominator(cohort)
         bound = self.rule.bound(rule_state, None)
         return Release(mean, bound, 0.0, merge(states) if states else rule_state)

@@ -157,13 +157,12 @@ class PooledGradients:
         self.site, self.plan, self.theta, self.terms = site, terms.plan, theta, terms
         if site.federation.offsets is None:
             raise BadInput("the example unit pooled needs data that is held, not made on demand; use the client unit.")
-        self.chunk = slots_for(self.plan.batch_size)
-        self.per_example = PerExample(site.flat, site.losses, slots=self.chunk)
+        self.per_example = PerExample(site.flat, site.losses, slots=slots_for(self.plan.batch_size))
         self.per_example.prepare(*site.blank())  # before workers are forked
         scheme = terms.scheme
         assert isinstance(scheme, Pooled)
         self.rate = scheme.rate(terms.public)
-        self.chunk = self.per_example.chunk
+        self.chunk: int = self.per_example.chunk
         # Where that costs no speed no chunk mixes clients: on machines of their own they then give the same bits. What a
         # chunk adds up depends on its size in the last bits, so elsewhere it takes an option (`isolate_clients`).
         self.isolate_clients = 2 * self.plan.batch_size >= self.chunk * self.plan.clients

@@ -175,7 +175,7 @@ class Member:
 
     # ---- to disk and back -----------------------------------------------------------------------
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Everything, secrets included: for a file that nobody else can read."""
         return {
             "roster": self.roster.to_json(),

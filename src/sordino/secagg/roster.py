@@ -57,7 +57,7 @@ class Roster:
     def digest(self) -> bytes:
         return hashlib.sha256(json.dumps(["sordino roster", self.to_json()], sort_keys=True).encode()).digest()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "session": self.session,
             "members": list(self.members),
@@ -118,7 +118,7 @@ class Advert:
             and all(len(key) == 32 for key in self.keys)
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "member": self.member,
             "letters": self.letters.hex(),

@@ -11,6 +11,7 @@ import base64
 import binascii
 import math
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ def _covered(event: Row, cost: float, order: float) -> bool:
     return event.get("kind") == "gaussian" and isinstance(z, float) and cost <= order / (2 * z * z) * (1 + 1e-9)
 
 
-def _ids(packed: Any, most: int) -> np.ndarray:
+def _ids(packed: Mapping[str, Any], most: int) -> np.ndarray:
     """Ascending numbers, stored as their differences."""
     kind, size = packed["type"], packed["n"]
     if kind not in _TYPES or not 0 <= size <= most:
@@ -72,9 +73,9 @@ def _ids(packed: Any, most: int) -> np.ndarray:
     return np.cumsum(steps, dtype=np.int64)
 
 
-def _costs(packed: Any, size: int) -> np.ndarray:
+def _costs(packed: Mapping[str, Any] | float, size: int) -> np.ndarray:
     """One number for all; places in a list of prices; or eight planes of bytes of the doubles."""
-    if not isinstance(packed, dict):
+    if not isinstance(packed, Mapping):
         return np.asarray(float(packed))
     if packed["n"] != size:
         raise ValueError("costs for another number of clients")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from sordino.verify import client_sums
 from sordino.verify.chain import Chain, Row
@@ -88,7 +87,7 @@ def _most_exposed(rounds: list[Counter[Leaf]], exposures: int | None) -> tuple[C
     return total, f"the {exposures} costliest of {len(rounds)} rounds, as many as the busiest unit takes part in"
 
 
-def _shape(one: Counter[Leaf]) -> tuple[Any, ...]:
+def _shape(one: Counter[Leaf]) -> tuple[object, ...]:
     """A round without its multipliers."""
     return tuple(sorted((leaf.noise, leaf.sampling, leaf.rate, leaf.counts, count) for leaf, count in one.items()))
 

@@ -16,9 +16,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sordino.verify.verdict import Broken
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent, NeighboringRelation
 
 MANY = 24  # different events from which on loss distributions take more than seconds
 _ORDERS = [1.1, 1.25, 1.5, 1.75, *(2 + x / 4 for x in range(32)), *range(10, 64), 80, 96, 128, 192, 256, 512, 1024]
@@ -165,13 +168,13 @@ def _one_gaussian(z: float, delta: float, relation: str) -> float:
 
     loss = GaussianPrivacyLoss(z, sensitivity=2.0 if relation == "replace-one" else 1.0)
     low, high = 0.0, 1.0
-    while loss.get_delta_for_epsilon(high) > delta:
+    while cast(float, loss.get_delta_for_epsilon(high)) > delta:
         low, high = high, 2 * high
         if high > 1e9:
             return math.inf
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (low, middle) if loss.get_delta_for_epsilon(middle) <= delta else (middle, high)
+        low, high = (low, middle) if cast(float, loss.get_delta_for_epsilon(middle)) <= delta else (middle, high)
     return high
 
 
@@ -232,7 +235,7 @@ def _nothing_instead(total: Counter[Leaf]) -> Counter[Leaf]:
     )
 
 
-def _relation(word: str) -> Any:
+def _relation(word: str) -> NeighboringRelation:
     import dp_accounting
 
     theirs = dp_accounting.NeighboringRelation
@@ -246,7 +249,7 @@ def _relation(word: str) -> Any:
     return known[word]
 
 
-def _event(leaf: Leaf, half: float = 1.0) -> Any:
+def _event(leaf: Leaf, half: float = 1.0) -> DpEvent:
     import dp_accounting
 
     z = leaf.multiplier / half

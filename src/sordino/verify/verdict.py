@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import textwrap
 from dataclasses import dataclass
-from typing import Any
 
 WIDTH = 100
 
@@ -22,7 +21,7 @@ class Check:
     ok: bool | None
     said: str
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"name": self.name, "ok": self.ok, "said": self.said}
 
 
@@ -41,7 +40,7 @@ class Verdict:
         """Whether nothing disagrees."""
         return all(check.ok is not False for check in self.checks)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "run": self.run,
             "ok": self.ok,

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -49,7 +48,7 @@ class Account:
         if path.exists():
             self._load()
 
-    def task(self, t: int, lost: Collection[Any], ledger: Ledger) -> ClientTask:
+    def task(self, t: int, lost: Collection[int], ledger: Ledger) -> ClientTask:
         """What the client may spend in round t, and all that the work needs to know. Nothing is kept yet."""
         if t < self.round or self.secure and (t == self.round or ledger.granted(t) is not None):
             raise Refused(f"round {t} was begun before, and its noise is not drawn twice.")
@@ -71,7 +70,7 @@ class Account:
         self.after = own
         self._save()
 
-    def _kept(self, lost: Collection[Any]) -> ClientState:
+    def _kept(self, lost: Collection[int]) -> ClientState:
         if self.after is not None and self.round not in lost:
             return self.after
         return allocation.lost(self.before, self._grant)
@@ -79,7 +78,7 @@ class Account:
     # ---- disk ------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        head: dict[str, Any] = {"round": self.round, "grant": self._grant}
+        head: dict[str, object] = {"round": self.round, "grant": self._grant}
         arrays: dict[str, np.ndarray] = {}
         for name, own in (("before", self.before), ("after", self.after)):
             if own is not None:

@@ -13,10 +13,19 @@ import math
 import os
 from fractions import Fraction
 from pathlib import Path
+from typing import TypedDict, cast
 
 from sordino.engines.flower.policy import Policy, Refused
 from sordino.errors import BadInput
 from sordino.privacy import ledger_format as lines
+
+
+class _Row(TypedDict):
+    """What a line says of a run."""
+
+    run: str
+    epsilon: float
+    delta: float
 
 
 class Allowance:
@@ -41,7 +50,8 @@ class Allowance:
             row, digest = lines.unseal(line)
             if not row or row["prev"] != self._hash or row["hash"] != digest or row["seq"] != number:
                 raise BadInput(f"line {number} of {self.path} was changed; restore the file, it holds what was spent.")
-            self.runs[row["run"]] = (float(row["epsilon"]), float(row["delta"]))
+            kept = cast(_Row, row)
+            self.runs[kept["run"]] = (float(kept["epsilon"]), float(kept["delta"]))
             self._hash = digest
         if torn:  # by a process that died before the run was told that it may begin
             os.ftruncate(self._fd, len(text) - len(torn))

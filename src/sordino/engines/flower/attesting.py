@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from sordino.engines.flower.pki import Own
 
 FIELDS = ("name", "certificate", "plan", "ledger_head", "rounds", "epsilon", "delta")
 
 
-def attest(own: Own, plan: str, ledger_head: str, rounds: int, epsilon: float, delta: float) -> dict[str, Any]:
+def attest(own: Own, plan: str, ledger_head: str, rounds: int, epsilon: float, delta: float) -> dict[str, object]:
     """What one data holder signs at the end of a run. An infinite epsilon is written as "inf"."""
-    signed: dict[str, Any] = {
+    signed: dict[str, object] = {
         "name": own.name,
         "certificate": own.certificate,
         "plan": plan,
@@ -25,7 +24,7 @@ def attest(own: Own, plan: str, ledger_head: str, rounds: int, epsilon: float, d
     return signed | {"signature": own.sign(canonical(signed)).hex()}
 
 
-def canonical(attestation: Mapping[str, Any]) -> bytes:
+def canonical(attestation: Mapping[str, object]) -> bytes:
     """The bytes that are signed."""
     fields = {key: attestation[key] for key in FIELDS}
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()

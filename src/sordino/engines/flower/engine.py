@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -95,13 +95,13 @@ class Remote:
 
     # ---- the engine ------------------------------------------------------------------------------
 
-    def run(self, request: Request, items: Sequence[Any]) -> Aggregate:
+    def run(self, request: Request, items: Sequence[object]) -> Aggregate:
         new = request.phase == QUERY or self._last != (QUERY, request.round)
         self._last = (request.phase, request.round)
         if new:
             self._attempt = os.urandom(8).hex()
         try:
-            return self._run(request, {_client(item): item for item in items}, new)
+            return self._run(request, {_client(item): item for item in cast(Sequence[int | ClientTask], items)}, new)
         except Aborted as aborted:
             log.warning("round %d: %s", request.round, aborted)
             self._last = ("", 0)
@@ -156,7 +156,7 @@ class Remote:
 
     # ---- a phase ---------------------------------------------------------------------------------
 
-    def _run(self, request: Request, cohort: dict[int, Any], new: bool) -> Aggregate:
+    def _run(self, request: Request, cohort: dict[int, int | ClientTask], new: bool) -> Aggregate:
         if not cohort:
             return aggregate(request, np.zeros(self._length(request), np.int64), [])
         if new:

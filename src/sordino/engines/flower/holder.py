@@ -303,7 +303,7 @@ class Holder:
             self.on_done()
         return Message("done", {} if signed is None else {"attestation": signed})
 
-    def _attest(self, run: HolderRun, asked: Message) -> dict[str, Any] | None:
+    def _attest(self, run: HolderRun, asked: Message) -> dict[str, object] | None:
         """Signs the result, if it is what this holder's own terms and ledger say; None where no keys were dealt out."""
         if self._own is None or not run.terms.proven:
             return None
@@ -318,13 +318,13 @@ class Holder:
         return attest(self._own, run.plan.digest(), head, rounds, told, run.plan.delta)
 
 
-def _evidence(computed: Computed) -> dict[str, Any]:
+def _evidence(computed: Computed) -> dict[str, object]:
     return {"noise": computed.noise, "answer_noise": computed.answer_noise}
 
 
 def _clear(request: Request, computed: Computed) -> Message:
     """What a server that sees every message gets."""
-    head: dict[str, Any] = _evidence(computed)
+    head: dict[str, object] = _evidence(computed)
     arrays = {"codes": computed.codes} if request.phase == CONTRIBUTE else {}
     if isinstance(computed.report, (Report, RawReport)):
         head["report"], more = messages.report_to_plain(computed.report)

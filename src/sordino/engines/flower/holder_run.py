@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -121,7 +120,8 @@ class HolderRun:
             self._purse = report.own.purse
             self._remember()
         answers = [reply.answer for reply in replies if reply.answer is not None]
-        noise, answer_noise = (sum(getattr(r, name) for r in replies) for name in ("noise", "answer_noise"))
+        noise = sum(reply.noise for reply in replies)
+        answer_noise = sum(reply.answer_noise for reply in replies)
         self._check_evidence(request, noise, answer_noise)
         if request.query is None:
             return Computed(codes, None, noise, answer_noise, report)
@@ -273,5 +273,5 @@ def boot() -> str:
         return ""
 
 
-def write_json(path: Path, plain: Mapping[str, Any]) -> None:
+def write_json(path: Path, plain: Mapping[str, object]) -> None:
     write_atomically(path, json.dumps(plain), private=True)

@@ -38,7 +38,7 @@ class Facts:
     def clients(self) -> int:
         return len(self.sizes)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "name": self.name,
             "classes": self.classes,

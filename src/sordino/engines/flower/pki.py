@@ -20,7 +20,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -32,6 +32,9 @@ from sordino.errors import BadInput, SordinoError, whole
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _RESERVED = ("server", "test")
+Key = ec.EllipticCurvePrivateKey
+PublicKey = ec.EllipticCurvePublicKey
+Uses = Sequence[tuple[x509.ExtensionType, bool]]  # an extension, and whether it is critical
 _SIGNED = ec.ECDSA(hashes.SHA384())
 
 
@@ -56,7 +59,7 @@ def make(folder: Path, addresses: Sequence[str], nodes: Sequence[str], days: int
     _write(folder / "ca.key", _private(key), secret=True)
     server, own = _place(folder, "server"), ec.generate_private_key(ec.SECP384R1())
     names: list[x509.GeneralName] = [_general(a) for a in dict.fromkeys([*addresses, "localhost", "127.0.0.1"])]
-    uses: list[Any] = [
+    uses: Uses = [
         (x509.SubjectAlternativeName(names), False),
         (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
     ]
@@ -71,7 +74,7 @@ def add_nodes(folder: Path, nodes: Sequence[str], days: int = 365) -> list[Path]
     whole(days=days)
     _check_names(nodes)
     try:
-        key: Any = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+        key = cast(Key, serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None))
         authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
     except (OSError, ValueError):
         raise BadInput(f"{folder} holds no authority yet; give --server to make one.") from None
@@ -80,7 +83,7 @@ def add_nodes(folder: Path, nodes: Sequence[str], days: int = 365) -> list[Path]
         if (folder / name).exists():
             raise BadInput(f"{folder / name} exists already; choose another name.")
         at, own = _place(folder, name), ec.generate_private_key(ec.SECP384R1())
-        uses: list[Any] = [(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), False)]
+        uses: Uses = [(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), False)]
         certificate = _pem(_certificate(_name(name), own, authority.subject, key, days, uses))
         _write(at / "node.crt", certificate)
         _write(folder / "server" / "nodes" / f"{name}.crt", certificate)
@@ -106,7 +109,7 @@ def _place(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def _certificate(subject: x509.Name, key: Any, issuer: x509.Name, by: Any, days: int, uses: list) -> x509.Certificate:
+def _certificate(subject: x509.Name, key: Key, issuer: x509.Name, by: Key, days: int, uses: Uses) -> x509.Certificate:
     now, ca = datetime.datetime.now(datetime.UTC), key is by
     builder = (
         x509.CertificateBuilder()
@@ -141,7 +144,7 @@ def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _private(key: Any, form: Any = serialization.PrivateFormat.PKCS8) -> bytes:
+def _private(key: Key, form: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
 
 
@@ -159,7 +162,7 @@ class Own:
     """A machine's own key and certificate, and the authority it trusts."""
 
     name: str
-    key: Any
+    key: Key
     certificate: str  # PEM
     authority: str  # PEM
 
@@ -172,12 +175,12 @@ class Own:
         return cls._load(folder, "server", ExtendedKeyUsageOID.SERVER_AUTH)
 
     @classmethod
-    def _load(cls, folder: Path, kind: str, usage: Any) -> Own:
+    def _load(cls, folder: Path, kind: str, usage: x509.ObjectIdentifier) -> Own:
         try:
             authority = (folder / "ca.crt").read_text()
             certificate = (folder / f"{kind}.crt").read_text()
             read = serialization.load_ssh_private_key if kind == "node" else serialization.load_pem_private_key
-            key = read((folder / f"{kind}.key").read_bytes(), None)
+            key = cast(Key, read((folder / f"{kind}.key").read_bytes(), None))
         except (OSError, ValueError) as error:
             raise BadInput(f"{folder} has no usable keys ({error}); make them with: sordino certs.") from None
         try:
@@ -192,7 +195,7 @@ class Own:
         return self.key.sign(text, _SIGNED)
 
 
-def check(certificate: str, authority: str, usage: Any = None) -> tuple[str, Any]:
+def check(certificate: str, authority: str, usage: x509.ObjectIdentifier | None = None) -> tuple[str, PublicKey]:
     """The name and public key of a certificate that the authority signed, if it holds now."""
     try:
         held, above = (x509.load_pem_x509_certificate(pem.encode()) for pem in (certificate, authority))
@@ -208,10 +211,10 @@ def check(certificate: str, authority: str, usage: Any = None) -> tuple[str, Any
             raise Untrusted(f"the certificate of {name} is not valid now (it ends on {until}); make new ones.")
     if usage is not None and usage not in found:
         raise Untrusted(f"the certificate of {name} was issued for another use.")
-    return name, held.public_key()
+    return name, cast(PublicKey, held.public_key())
 
 
-def verify(public: Any, text: bytes, signature: bytes) -> bool:
+def verify(public: PublicKey, text: bytes, signature: bytes) -> bool:
     try:
         public.verify(signature, text, _SIGNED)
         return True
@@ -225,5 +228,5 @@ def ssh_public(certificate: str) -> bytes:
     return public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
 
 
-def _spki(public: Any) -> bytes:
+def _spki(public: PublicKey) -> bytes:
     return public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)

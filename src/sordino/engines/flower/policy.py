@@ -76,7 +76,7 @@ class Policy:
                 raise BadInput(f"a policy has no rule {name!r}; it has {', '.join(sorted(known))}.")
         return cls(**plain)
 
-    def check_code(self, plan: Mapping[str, Any]) -> None:
+    def check_code(self, plan: Mapping[str, object]) -> None:
         """Before the plan is read, since reading it imports what it names."""
         for name in ("method", "model"):
             value = plan.get(name)

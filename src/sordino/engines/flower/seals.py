@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -64,12 +64,12 @@ class Plain:
     def __init__(self) -> None:
         self._numbers = Numbers()
 
-    def seal(self, parcel: Message, to: Any) -> Message:
+    def seal(self, parcel: Message, to: Message | str) -> Message:
         if isinstance(to, Message):  # a holder's answer to `parcel`
             return to.but(number=parcel.head.get("number"))
         return parcel.but(to=to, number=self._numbers.next())
 
-    def open(self, parcel: Message, other: Any) -> Message:
+    def open(self, parcel: Message, other: Message | int) -> Message:
         if isinstance(other, Message):
             return _answers(parcel, other)
         return _fresh(parcel, other)

@@ -133,7 +133,7 @@ class SecureSums:
             log.error("%s handed out wrong shares", self.post.names[k])
         return opened
 
-    def _about(self, total: SecureSum, number: int) -> dict[str, Any]:
+    def _about(self, total: SecureSum, number: int) -> dict[str, object]:
         return {"session": total.roster.session, "number_of_sum": number}
 
 

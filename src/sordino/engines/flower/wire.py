@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from sordino.errors import BadInput
 from sordino.privacy import bounds
@@ -46,7 +47,7 @@ class Message:
     head: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def but(self, **head: Any) -> Message:
+    def but(self, **head: object) -> Message:
         """The same with more in its head."""
         return Message(self.kind, {**self.head, **head}, self.arrays)
 
@@ -57,7 +58,7 @@ class Message:
             raise MalformedMessage(f"a {self.kind} message has no usable {name!r}.")
         return value
 
-    def array(self, name: str, dtype: Any, length: int | None = None) -> np.ndarray:
+    def array(self, name: str, dtype: DTypeLike, length: int | None = None) -> np.ndarray:
         found = self.arrays.get(name)
         if found is None or found.dtype != dtype or length is not None and found.size != length:
             wanted = f"{np.dtype(dtype)}{'' if length is None else f' of {length}'}"
@@ -112,7 +113,7 @@ def _flat(name: str, array: np.ndarray) -> np.ndarray:
 # ---- requests --------------------------------------------------------------------------------------------
 
 
-def request_to_plain(request: Request) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def request_to_plain(request: Request) -> tuple[dict[str, object], dict[str, np.ndarray]]:
     """(head, arrays): bounds of many numbers travel as arrays."""
     head = {f.name: getattr(request, f.name) for f in dataclasses.fields(request)}
     arrays: dict[str, np.ndarray] = {}
@@ -152,7 +153,7 @@ def request_from_plain(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
         raise MalformedMessage("a request cannot be read: both sides need the same version.") from None
 
 
-def _check_types(fields: Mapping[str, Any]) -> None:
+def _check_types(fields: Mapping[str, object]) -> None:
     """Numbers are numbers, and a state is a flat dict of plain data; what they may be is for the plan to say."""
     for name in ("multiplier", "query_multiplier"):
         value = fields[name]
@@ -176,7 +177,7 @@ def agreed_digest(plan: Plan, facts: Facts, request: Request) -> bytes:
 _QUERIES: dict[str, Callable[..., query.Query]] = {kind.__name__: kind for kind in query.KINDS}
 
 
-def query_to_json(asked: query.Query | None) -> dict[str, Any] | None:
+def query_to_json(asked: query.Query | None) -> dict[str, object] | None:
     if asked is None:
         return None
     return {"kind": type(asked).__name__, **dataclasses.asdict(asked)}  # type: ignore[call-overload]

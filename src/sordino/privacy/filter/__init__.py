@@ -18,10 +18,8 @@ Sums are exact (see `exact`): a request is granted only if the true sum of the c
 
 from __future__ import annotations
 
-from typing import Any
-
 from sordino.errors import BadInput
-from sordino.privacy.filter.base import Filter
+from sordino.privacy.filter.base import Filter, FilterJson
 from sordino.privacy.filter.schedule import ScheduleFilter
 from sordino.privacy.filter.sums import GdpFilter, RdpFilter
 from sordino.privacy.filter.without import NoBudget
@@ -29,7 +27,7 @@ from sordino.privacy.filter.without import NoBudget
 __all__ = ["Filter", "GdpFilter", "NoBudget", "RdpFilter", "ScheduleFilter", "from_json"]
 
 
-def from_json(data: dict[str, Any]) -> Filter:
+def from_json(data: FilterJson) -> Filter:
     """The filter that `to_json` wrote, in the very state it was in."""
     kinds: dict[str, type[Filter]] = {made.kind: made for made in (RdpFilter, GdpFilter, ScheduleFilter, NoBudget)}
     kind = data.get("kind") if isinstance(data, dict) else None

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar, TypedDict
 
+from sordino.privacy.events import Event
 from sordino.privacy.vocabulary import Relation
+
+
+class FilterJson(TypedDict, total=False):
+    """A filter as a ledger keeps it. `kind` and `granted` are always there, the rest as the kind needs it."""
+
+    kind: str
+    epsilon: float
+    delta: float
+    relation: str
+    order: float
+    spent: str  # as `exact.pack` writes it
+    accountant: str
+    schedule: list[tuple[dict[str, object], int]]  # an event and how often
+    reason: str
+    granted: int
 
 
 class Filter(ABC):
@@ -20,19 +36,19 @@ class Filter(ABC):
     granted: int = 0
 
     @abstractmethod
-    def price(self, event: Any) -> float:
+    def price(self, event: Event) -> float:
         """What `event` would cost, in the filter's currency; infinite if no budget could cover it."""
 
     @abstractmethod
-    def affords(self, event: Any) -> bool:
+    def affords(self, event: Event) -> bool:
         """Whether `request` would grant `event` now."""
 
     @abstractmethod
-    def times(self, event: Any) -> float:
+    def times(self, event: Event) -> float:
         """How often in a row `request` would grant `event` from now on (infinite if for ever)."""
 
     @abstractmethod
-    def request(self, event: Any) -> None:
+    def request(self, event: Event) -> None:
         """Charge `event`, or raise `BudgetRefused` and leave everything as it was."""
 
     @property
@@ -50,11 +66,11 @@ class Filter(ABC):
         return min(1.0, self.spent / total) if total > 0 and math.isfinite(total) else 0.0
 
     @abstractmethod
-    def to_json(self) -> dict[str, Any]: ...
+    def to_json(self) -> FilterJson: ...
 
     @classmethod
     @abstractmethod
-    def from_json(cls, data: dict[str, Any]) -> Filter: ...
+    def from_json(cls, data: FilterJson) -> Filter: ...
 
     def __repr__(self) -> str:
         spent, left = f"{self.spent:.6g}", f"{self.left:.6g}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import cast
 
 from sordino.errors import BadInput, BudgetRefused, at_least
 from sordino.privacy import exact
-from sordino.privacy.filter.base import Filter
+from sordino.privacy.events import Event
+from sordino.privacy.filter.base import Filter, FilterJson
 from sordino.privacy.vocabulary import Relation
 
 
@@ -26,7 +27,7 @@ class ScheduleFilter(Filter):
 
     def __init__(
         self,
-        events: Iterable[Any],
+        events: Iterable[Event | tuple[Event, int]],
         total_epsilon: float,
         delta: float,
         relation: Relation | str = Relation.ADD_REMOVE,
@@ -37,7 +38,7 @@ class ScheduleFilter(Filter):
             raise BadInput(f"delta must be at least 0 and below 1, not {delta!r}.")
         self.epsilon, self.delta, self.relation = float(total_epsilon), float(delta), Relation(relation)
         self.accountant = accountant
-        self._runs: list[tuple[Any, int]] = []
+        self._runs: list[tuple[Event, int]] = []
         for item in events:
             event, count = item if isinstance(item, tuple) else (item, 1)
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
@@ -53,17 +54,17 @@ class ScheduleFilter(Filter):
         self.total = sum(count for _, count in self._runs)
         self._run, self._used = 0, 0  # the run that is being used, and how much of it is
 
-    def _next(self) -> Any | None:
+    def _next(self) -> Event | None:
         return self._runs[self._run][0] if self._run < len(self._runs) else None
 
-    def price(self, event: Any) -> float:
+    def price(self, event: Event) -> float:
         return math.inf if exact.not_private(event) else 1.0
 
-    def affords(self, event: Any) -> bool:
+    def affords(self, event: Event) -> bool:
         settled = self._next()
         return settled is not None and exact.no_costlier(event, settled)
 
-    def times(self, event: Any) -> float:
+    def times(self, event: Event) -> float:
         used, count = self._used, 0
         for settled, length in self._runs[self._run :]:
             if not exact.no_costlier(event, settled):
@@ -71,7 +72,7 @@ class ScheduleFilter(Filter):
             count, used = count + length - used, 0
         return count
 
-    def request(self, event: Any) -> None:
+    def request(self, event: Event) -> None:
         if not self.affords(event):
             settled = self._next()
             why = "all of them are used" if settled is None else f"the next one is {exact.say(settled)}"
@@ -93,21 +94,22 @@ class ScheduleFilter(Filter):
     def left(self) -> float:
         return float(self.total - self.granted)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> FilterJson:
         from sordino.privacy import events
 
+        runs = [[events.to_json(event), count] for event, count in self._runs]  # lists, as JSON gives them back
         return {
             "kind": self.kind,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "relation": str(self.relation),
             "accountant": self.accountant,
-            "schedule": [[events.to_json(event), count] for event, count in self._runs],
+            "schedule": cast(list[tuple[dict[str, object], int]], runs),
             "granted": self.granted,
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> ScheduleFilter:
+    def from_json(cls, data: FilterJson) -> ScheduleFilter:
         from sordino.privacy import events
 
         runs = [(events.from_json(event), count) for event, count in data["schedule"]]

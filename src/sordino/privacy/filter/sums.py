@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from sordino.errors import BadInput, BudgetRefused, between, positive
 from sordino.privacy import exact
-from sordino.privacy.filter.base import Filter
+from sordino.privacy.events import Event
+from sordino.privacy.filter.base import Filter, FilterJson
 from sordino.privacy.vocabulary import Relation
 
 _SLACK = 40  # a computed Renyi cost is taken as 2^-40 (1e-12) larger, above the rounding of the formulas behind it
@@ -28,13 +28,13 @@ class _Sum(Filter):
         between(0, 1, delta=delta)
         self.epsilon, self.delta, self.relation = float(epsilon), float(delta), Relation(relation)
         self._budget, self._spent = budget, 0
-        self._costs: dict[Any, int | None] = {}
+        self._costs: dict[Event, int | None] = {}
 
     @abstractmethod
-    def _cost(self, event: Any) -> int | None:
+    def _cost(self, event: Event) -> int | None:
         """The cost in units of 2^-1074, rounded up; None if it is infinite."""
 
-    def _charge(self, event: Any) -> int | None:
+    def _charge(self, event: Event) -> int | None:
         try:
             if event in self._costs:
                 return self._costs[event]
@@ -46,21 +46,21 @@ class _Sum(Filter):
         self._costs[event] = cost
         return cost
 
-    def price(self, event: Any) -> float:
+    def price(self, event: Event) -> float:
         cost = self._charge(event)
         return math.inf if cost is None else exact.to_float(cost)
 
-    def affords(self, event: Any) -> bool:
+    def affords(self, event: Event) -> bool:
         cost = self._charge(event)
         return cost is not None and self._spent + cost <= self._budget
 
-    def times(self, event: Any) -> float:
+    def times(self, event: Event) -> float:
         cost = self._charge(event)
         if cost is None:
             return 0
         return (self._budget - self._spent) // cost if cost else math.inf
 
-    def request(self, event: Any) -> None:
+    def request(self, event: Event) -> None:
         cost = self._charge(event)
         if cost is None:
             raise BudgetRefused(
@@ -84,7 +84,7 @@ class _Sum(Filter):
     def left(self) -> float:
         return exact.to_float(self._budget - self._spent)
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> FilterJson:
         return {
             "kind": self.kind,
             "epsilon": self.epsilon,
@@ -94,7 +94,7 @@ class _Sum(Filter):
             "granted": self.granted,
         }
 
-    def _restore(self, data: dict[str, Any]) -> None:
+    def _restore(self, data: FilterJson) -> None:
         self._spent, self.granted = exact.unpack(data["spent"]), int(data["granted"])
         if not 0 <= self._spent <= self._budget or self.granted < 0:
             raise BadInput(f"The stored {self.kind} filter lies outside its own budget; take an untouched copy.")
@@ -121,7 +121,7 @@ class RdpFilter(_Sum):
         super().__init__(epsilon, delta, relation, exact.from_float(budget) - (exact.from_float(budget) >> _SLACK))
         self.order = float(order)
 
-    def _cost(self, event: Any) -> int | None:
+    def _cost(self, event: Event) -> int | None:
         from sordino.privacy import rdp
 
         if exact.not_private(event):
@@ -138,11 +138,11 @@ class RdpFilter(_Sum):
             return None
         return exact.from_float(cost) + (exact.from_float(cost) >> _SLACK) + 1
 
-    def to_json(self) -> dict[str, Any]:
-        return self._state() | {"order": self.order}
+    def to_json(self) -> FilterJson:
+        return {**self._state(), "order": self.order}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> RdpFilter:
+    def from_json(cls, data: FilterJson) -> RdpFilter:
         made = cls(data["epsilon"], data["delta"], data["order"], data["relation"])
         made._restore(data)
         return made
@@ -158,18 +158,18 @@ class GdpFilter(_Sum):
         self.mu = exact.largest_mu(epsilon, delta)
         super().__init__(epsilon, delta, relation, math.floor(Fraction(self.mu) ** 2 * exact.ONE))
 
-    def _cost(self, event: Any) -> int | None:
+    def _cost(self, event: Event) -> int | None:
         if exact.not_private(event):
             return None
         exact.check(event)
         # A unit that is replaced moves a sum by twice the bound.
         return math.ceil(exact.inverse_square(event) * (4 if self.relation is Relation.REPLACE_ONE else 1) * exact.ONE)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> FilterJson:
         return self._state()
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> GdpFilter:
+    def from_json(cls, data: FilterJson) -> GdpFilter:
         made = cls(data["epsilon"], data["delta"], data["relation"])
         made._restore(data)
         return made

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from sordino.errors import BadInput
-from sordino.privacy.filter.base import Filter
+from sordino.privacy.events import Event
+from sordino.privacy.filter.base import Filter, FilterJson
 
 
 class NoBudget(Filter):
@@ -21,16 +21,16 @@ class NoBudget(Filter):
         self.reason = reason
         self.epsilon, self.delta, self.relation = math.inf, 0.0, None
 
-    def price(self, event: Any) -> float:
+    def price(self, event: Event) -> float:
         return 0.0
 
-    def affords(self, event: Any) -> bool:
+    def affords(self, event: Event) -> bool:
         return True
 
-    def times(self, event: Any) -> float:
+    def times(self, event: Event) -> float:
         return math.inf
 
-    def request(self, event: Any) -> None:
+    def request(self, event: Event) -> None:
         self.granted += 1
 
     @property
@@ -41,11 +41,11 @@ class NoBudget(Filter):
     def left(self) -> float:
         return math.inf
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> FilterJson:
         return {"kind": self.kind, "reason": self.reason, "granted": self.granted}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> NoBudget:
+    def from_json(cls, data: FilterJson) -> NoBudget:
         made = cls(data["reason"])
         made.granted = int(data["granted"])
         return made

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -94,8 +94,8 @@ class Budgets(Terms):
     def spent(self) -> accounting.Spent:
         """The target: what holds for every client, whatever it has used."""
         assert self.plan.epsilon is not None
-        epsilon, how = self.plan.epsilon, cast(Any, "rdp-filter")
-        return accounting.Spent(epsilon, self.plan.delta, self.relation, how, epsilon)
+        epsilon = self.plan.epsilon
+        return accounting.Spent(epsilon, self.plan.delta, self.relation, "rdp-filter", epsilon)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -155,7 +154,7 @@ class ControlledSteps(LocalSteps):
         self._first = self.net.personal
         self._tables: dict[tuple[float, int], Table] = {}
 
-    def items(self, round: int, cohort: np.ndarray) -> list[Any]:
+    def items(self, round: int, cohort: np.ndarray) -> list[int]:
         raise AssertionError("errands are made by the round, which grants their purses")
 
     def weight(self, item: ClientTask) -> int:  # type: ignore[override]

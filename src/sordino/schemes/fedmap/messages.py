@@ -34,7 +34,7 @@ def task_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -
 
 def report_to_plain(report: Report | RawReport) -> Plain:
     own, arrays = state_to_plain(report.own)
-    said: dict[str, Any] = {"client": report.client, "own": own}
+    said: dict[str, object] = {"client": report.client, "own": own}
     if isinstance(report, Report):
         said |= {"bounds": list(report.bounds), "multipliers": list(report.multipliers)}
     else:

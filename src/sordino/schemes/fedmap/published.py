@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,6 +25,11 @@ from sordino.schemes.fedmap.metanet import features
 from sordino.schemes.fedmap.metanet.features import PUBLISHED
 from sordino.schemes.fedmap.metanet.net import MetaNet, load
 from sordino.schemes.request import Reply, Request
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from sordino.privacy.randomness import Source
 
 HUGE = Flat(1e12)  # clips nothing that is finite
 
@@ -78,7 +83,7 @@ class PublishedSteps(ControlledSteps):
         own = replace(item.own, net=tuned, rows=np.asarray(rows, np.float32).reshape(-1, 4), bound=bounds[-1])
         return RawReport(k, own, len(y), float(np.mean(sigmas)), float(np.exp(np.mean(np.log(bounds)))))
 
-    def _statistics(self, x: Any, y: Any, drift: float) -> list[float]:
+    def _statistics(self, x: Tensor, y: Tensor, drift: float) -> list[float]:
         """h of equation 4, from raw gradients: the sum of squares, less that of the mean, is the spread."""
         total, norms = self.per_example.clipped_sum(x, y, HUGE)
         count, norms = len(norms), np.nan_to_num(norms, posinf=0)
@@ -88,7 +93,7 @@ class PublishedSteps(ControlledSteps):
         raw = Private(features.raw_row(trace, float(norms.max()), drift, variance))
         return disclose(raw, "exact statistics of a batch set its bound and its noise")[0].value
 
-    def _noisy(self, x: Any, y: Any, bound: float, sigma: float, noise: Any) -> np.ndarray:
+    def _noisy(self, x: Tensor, y: Tensor, bound: float, sigma: float, noise: Source) -> np.ndarray:
         """The mean of clipped gradients, with noise of standard deviation sigma on each coordinate."""
         clip = Flat(bound)
         total, _ = self.per_example.clipped_sum(x, y, clip)

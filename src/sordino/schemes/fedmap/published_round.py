@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -42,7 +43,7 @@ class FedMapPublishedRound(Round):
         aggregate = self.engine.run(request, errands)
         total, _ = mechanisms.without_noise(aggregate.total, "weights are exact numbers of examples")  # type: ignore[arg-type]
         told, _ = disclose(aggregate.reports, "each client's sigma and its controller's state are kept as they are")  # type: ignore[arg-type]
-        reports: tuple[RawReport, ...] = told.value
+        reports = cast(tuple[RawReport, ...], told.value)
         mean = total.value / max(1, sum(report.weight for report in reports))
         theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)
         accounts |= {report.client: replace(report.own, turns=report.own.turns + 1) for report in reports}

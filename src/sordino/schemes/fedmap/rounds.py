@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -48,7 +49,7 @@ class FedMapRound(Round):
         request = Request(round=t, phase=CONTRIBUTE, grid=GRID, bound=None, state=state, released=True)
         aggregate = self.engine.run(request, errands)
         total = require_released(aggregate.total, "what local clients send").decode()
-        reports: tuple[Report, ...] = require_released(aggregate.reports, "the report of a local client")
+        reports = cast(tuple[Report, ...], require_released(aggregate.reports, "the report of a local client"))
         mean = total / self.terms.denominator(cohort)
         theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)
         heard = {report.client: report.own for report in reports}

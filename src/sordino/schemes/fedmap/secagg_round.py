@@ -17,8 +17,9 @@ them, and there is nothing to keep here. A round that is lost is told to them (`
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class FedMapSecAggRound(FedMapRound):
         self._charge(t, cohort)
         self.engine.theta[:] = model.theta
         accounts = unpack(model.clients)
-        items: list[Any] = self.work.items(t, cohort) if self._elsewhere else self._errands(t, cohort, accounts)
+        items: Sequence[object] = self.work.items(t, cohort) if self._elsewhere else self._errands(t, cohort, accounts)
         public = {key: model.rule[key] for key in ("bound", "moved")}
         state = {**public, "order": self.terms.order, "lost": model.rule.get("lost", [])}
         request = Request(round=t, phase=CONTRIBUTE, grid=GRID, bound=None, state=state, released=True)
@@ -130,12 +131,12 @@ class FedMapSecAggRound(FedMapRound):
             errands.append(made)
         return errands
 
-    def _tally(self, answers: tuple[Any, ...], accounts: dict[int, ClientState]) -> SummedReport:
+    def _tally(self, answers: tuple[object, ...], accounts: dict[int, ClientState]) -> SummedReport:
         """Integers are added, here as under masks."""
         codes = np.zeros(REPORT_LENGTH, np.int64)
         for answer in answers:
             if isinstance(answer, Report):
                 accounts[answer.client] = answer.own
                 answer = answer.tally(GRID, self.plan.clients)
-            codes += answer
+            codes += cast(np.ndarray, answer)
         return SummedReport.of(codes, GRID)

@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -163,7 +162,7 @@ def _read(file: Path) -> dict[str, Tensor]:
 def _heads(file: Path) -> int | None:
     config = file.with_name("config.json")
     try:
-        told: Any = json.loads(config.read_text()).get("num_attention_heads")
+        told: object = json.loads(config.read_text()).get("num_attention_heads")
     except (OSError, ValueError, AttributeError):
         return None
     return told if isinstance(told, int) and told > 0 else None

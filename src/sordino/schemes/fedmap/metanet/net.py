@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -109,7 +108,7 @@ def load(kind: str, path: str | Path | None = None) -> MetaNet:
     return made
 
 
-def save(nets: Mapping[str, MetaNet], path: str | Path, facts: Mapping[str, Any]) -> None:
+def save(nets: Mapping[str, MetaNet], path: str | Path, facts: Mapping[str, object]) -> None:
     """Both controllers and the encoder they share, in one file; `facts` say how they came about."""
     from safetensors.torch import save as to_bytes
 
