@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sordino.data.store import unwritable
+from sordino.errors import BadInput
 from sordino.features.extractor import Extractor
 
 _SOME = 1000  # examples at a time
@@ -56,7 +56,10 @@ def features(extractor: Extractor, x: np.ndarray, threads: int = 1, folder: Path
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
-        raise unwritable(place.parent, error) from error
+        raise BadInput(
+            f"{place.parent} cannot hold features ({error.strerror or error}): make room, or set SORDINO_FEATURES to a "
+            "folder that can be written."
+        ) from error
     written = _load(place, shape)
     assert written is not None
     return written
