@@ -157,7 +157,7 @@ def _blur(x: np.ndarray, spread: float, axis: int) -> np.ndarray:
     edges[axis] = (reach, reach)
     wide = np.pad(x, edges, mode="edge")
     size = x.shape[axis]
-    return sum(wt * np.take(wide, range(k, k + size), axis=axis) for k, wt in enumerate(weights))  # type: ignore[return-value]
+    return sum(wt * np.take(wide, range(k, k + size), axis=axis) for k, wt in enumerate(weights))
 
 
 def _bytes(x: np.ndarray) -> np.ndarray:

@@ -105,6 +105,6 @@ def recipe_for(shape: tuple[int, ...], epsilon: float) -> Recipe:
         )
         head = Head(0.1, 200, 0.3, 16.0) if tight else Head(0.1, 200, 0.3, 50.0)
         return Recipe(blocks, head, damped=200, mean_multiplier=20.0 if tight else 10.0)
-    blocks = (Block(800, 6), Block(400, 6, shrink=2))
+    blocks = (Block(800, 6),)
     head = Head(0.1, 300, 0.4, 8.0) if tight else Head(0.2, 300, 0.2, 60.0)
     return Recipe(blocks, head, mean_multiplier=20.0 if tight else 15.0)
