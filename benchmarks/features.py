@@ -12,6 +12,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -68,8 +69,12 @@ def main() -> None:
         row = {}
         for threads in dict.fromkeys((1, args.threads)):
             torch.set_num_threads(threads)
-            ours, theirs = best(lambda: mapped(x, threads)), best(lambda: plain(block, bank, floats))
-            row[f"{threads} threads"] = {"ours": args.pictures / ours, "plain": args.pictures / theirs, "ratio": theirs / ours}
+            ours, theirs = best(partial(mapped, x, threads)), best(partial(plain, block, bank, floats))
+            row[f"{threads} threads"] = {
+                "ours": args.pictures / ours,
+                "plain": args.pictures / theirs,
+                "ratio": theirs / ours,
+            }
         torch.set_num_threads(1)
         row["largest_difference"] = float(np.abs(mapped(x) - plain(block, bank, floats).numpy()).max())
         result[name] = row
@@ -80,7 +85,9 @@ def main() -> None:
         print(name)
         for key, value in row.items():
             if isinstance(value, dict):
-                print(f"  {key}: {value['ours']:.0f} pictures/s, plain {value['plain']:.0f}, {value['ratio']:.1f} times as fast")
+                print(
+                    f"  {key}: {value['ours']:.0f} pictures/s, plain {value['plain']:.0f}, {value['ratio']:.1f} times as fast"
+                )
             else:
                 print(f"  largest difference {value:.1e}")
 

@@ -232,16 +232,17 @@ def main() -> None:
             made = extractor(recipe, shape, args.threads)
             task = prepare(data, made, args.validate, args.threads)
             at = now
-        rows = [run(data, made, task, recipe, epsilon, seed, args.validate) for seed in seeds]
-        for row in rows:
-            print(json.dumps(asdict(row)), flush=True)
+        rows = []
+        for seed in seeds:
+            rows.append(run(data, made, task, recipe, epsilon, seed, args.validate))
+            print(json.dumps(asdict(rows[-1])), flush=True)
+            if args.write and not args.validate:
+                write(rows)
         mean = np.mean([row.accuracy for row in rows])
         print(
             f"# {data} epsilon {epsilon:g}: {100 * mean:.2f}%, {rows[0].seconds:.0f} s, features {task.seconds:.0f} s",
             flush=True,
         )
-        if args.write and not args.validate:
-            write(rows)
 
 
 if __name__ == "__main__":

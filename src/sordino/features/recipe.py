@@ -99,12 +99,9 @@ def recipe_for(shape: tuple[int, ...], epsilon: float) -> Recipe:
         head = Head(0.1, 200, 0.4, 8.0) if tight else Head(0.2, 300, 0.3, 30.0)
         return Recipe(blocks, head, damped=100, pictures=1000)
     if channels == 1:
-        blocks = (
-            Block(400, 6, threshold=0.6, cells=4, mirror=False),
-            Block(200, 5, threshold=0.6, cells=2, shrink=2, mirror=False),
-        )
-        head = Head(0.1, 200, 0.3, 16.0) if tight else Head(0.1, 200, 0.3, 50.0)
-        return Recipe(blocks, head, damped=200, mean_multiplier=20.0 if tight else 10.0)
+        blocks = (Block(300, 6, cells=4, mirror=False),)  # a mirrored digit is another digit
+        head = Head(0.1, 200, 0.3, 30.0) if tight else Head(0.1, 200, 0.3, 80.0)
+        return Recipe(blocks, head, damped=300, mean_multiplier=20.0 if tight else 10.0)
     blocks = (Block(800, 6),)
     head = Head(0.1, 300, 0.4, 8.0) if tight else Head(0.2, 300, 0.2, 60.0)
     return Recipe(blocks, head, mean_multiplier=20.0 if tight else 15.0)
