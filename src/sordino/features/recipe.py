@@ -91,6 +91,7 @@ def recipe_for(shape: tuple[int, ...], epsilon: float) -> Recipe:
     errors.positive(epsilon=epsilon)
     channels, height, width = picture_shape(shape)
     tight = epsilon < 2
+    blocks: tuple[Block, ...]
     if height == 1:
         blocks = (
             Block(200, 16, threshold=1.0, cells=4, mirror=False),

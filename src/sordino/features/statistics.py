@@ -29,7 +29,7 @@ from sordino.privacy.release import Private, Released
 
 SENSITIVITY = 1.0
 BOUND = Flat(SENSITIVITY)
-_ROWS = 256  # examples at a time
+_ROWS = 32  # examples at a time: they stay in the cache
 
 
 class Statistic(ABC):
