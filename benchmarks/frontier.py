@@ -10,7 +10,7 @@ clipped gradients, one sum, Gaussian noise, momentum. All noise leaves through `
 that of the events which the mechanisms returned, the mean among them. `--validate` is for choosing settings: noise is that of
 the whole training set, brought down to the part that trains.
 
-Settings are those of `sordino.features.recipe`, fixed before the test set was looked at. Seeds differ in coins and noise; the
+Settings are those of `sordino.features.recipe`; docs/features.md says how they were chosen. Seeds differ in coins and noise; the
 partition and the synthetic pictures stay the same.
 """
 
