@@ -1,0 +1,80 @@
+"""All of a recipe's features for one shape of data, under one digest.
+
+Two stages. `joined` is a function of one example and public arrays, and is what a client keeps on disk (`cache`).
+`finished` takes a released mean as well, and is what the head learns from. Both are the same at every holder of data:
+synthetic pictures, filters and damped directions are made again from the recipe, and `digest` says whether two holders have
+the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from sordino.features import examples, filters, generator
+from sordino.features.maps import FeatureMap, picture_shape
+from sordino.features.recipe import Recipe
+
+_SOME = 1000  # pictures at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Extractor:
+    """The features of one recipe for one shape. Build it with `extractor`."""
+
+    recipe: Recipe
+    shape: tuple[int, ...]
+    map: FeatureMap
+    damping: examples.Damping | None
+    digest: str
+    """Of the recipe's part that decides features and of the filters: goes into a plan."""
+
+    @property
+    def dimension(self) -> int:
+        return sum(self.map.sizes)
+
+    def joined(self, x: np.ndarray, threads: int = 1) -> np.ndarray:
+        """Rows of unit length (float32) from pictures: bytes, or floats from 0 to 1."""
+        return examples.joined(self.map(x, threads), self.map.sizes, self.recipe.power)
+
+    def finished(self, rows: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        """What the head takes: `rows` of `joined`, a released (or public) mean subtracted, damped; unit length."""
+        out = np.empty(rows.shape, np.float32)
+        for start in range(0, len(rows), _SOME):
+            some = examples.centred(np.asarray(rows[start : start + _SOME], np.float32), mean)
+            out[start : start + _SOME] = some if self.damping is None else self.damping(some)
+        return out
+
+
+def extractor(recipe: Recipe, shape: tuple[int, ...], threads: int = 1) -> Extractor:
+    """Synthetic pictures, filters and damped directions of this recipe for data of this shape."""
+    whole = picture_shape(shape)
+    for block in recipe.blocks:
+        block.seen(whole)  # refuses pictures that are too small before anything is made
+    pictures = generator.images(recipe.pictures, tuple(shape), recipe.seed, recipe.leaves)
+    banks = []
+    for block in recipe.blocks:
+        seen = _shrunk(pictures.reshape(-1, *whole), block.shrink)
+        banks.append(filters.build(seen, block.window(whole), block.filters, recipe.seed, symmetric=block.mirror))
+    mapped = FeatureMap(shape, recipe.blocks, banks)
+    name = hashlib.blake2b(recipe.features_digest.encode(), digest_size=16, person=b"sordino.extract")
+    for bank in banks:
+        name.update(bank.digest.encode())
+    damping = None
+    if recipe.damped:
+        rows = examples.joined(mapped(pictures, threads), mapped.sizes, recipe.power)
+        damping = examples.damping(examples.centred(rows, rows.mean(axis=0)), recipe.damped)
+    return Extractor(recipe, tuple(shape), mapped, damping, name.hexdigest())
+
+
+def _shrunk(pictures: np.ndarray, factor: int) -> np.ndarray:
+    """Averages over factor x factor pixels (along the length only for signals), as bytes."""
+    if factor == 1:
+        return pictures
+    n, channels, height, width = pictures.shape
+    down = 1 if height == 1 else factor
+    high, wide = height // down, width // factor
+    cut = pictures[:, :, : high * down, : wide * factor].reshape(n, channels, high, down, wide, factor)
+    return np.rint(cut.mean(axis=(3, 5))).astype(np.uint8)

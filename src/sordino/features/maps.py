@@ -1,0 +1,190 @@
+"""The feature map: responses of filters, thresholded on both sides and pooled. A function of one picture and public arrays.
+
+For a block with filters f, threshold t and G x G cells, a picture gives for each filter and cell the averages of
+max(0, z - t) and of max(0, -z - t) over the positions of the cell, where z is the response (`filters`). If the block
+mirrors, each filter is averaged with its mirror image on the mirrored cell: a picture and its mirror image then have the
+same features. A block may look at the picture shrunk by a whole factor.
+
+It is done as matrix products: patches (positions x pixels) by filters, in pieces of filters that stay in the cache, then
+cells (cells x positions) by what is left above the threshold. Since max(0, z - t) = max(z, t) - t, nothing but two clamps
+happens between the products.
+
+Each picture is computed by itself with one thread and arrays of fixed sizes. Its features therefore have the same bits
+whatever else is computed beside it, in one process, in several, or at each holder of data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from sordino.errors import BadInput, at_least, whole
+from sordino.features.filters import FilterBank
+
+_PIECE = 200  # filters at a time: 729 positions of them are 580 kB
+
+
+@dataclass(frozen=True)
+class Block:
+    """What one block of features is made of."""
+
+    filters: int
+    patch: int = 6
+    stride: int = 1
+    threshold: float = 1.0
+    cells: int = 2
+    shrink: int = 1
+    mirror: bool = True
+
+    def __post_init__(self) -> None:
+        whole(1, filters=self.filters, patch=self.patch, stride=self.stride, cells=self.cells, shrink=self.shrink)
+        at_least(0.0, threshold=self.threshold)
+
+    def window(self, shape: tuple[int, int, int]) -> tuple[int, int]:
+        """Height and width of a patch: a signal (height 1) has patches of height 1."""
+        return (1 if shape[1] == 1 else self.patch, self.patch)
+
+    def grid(self, shape: tuple[int, int, int]) -> tuple[int, int]:
+        """Cells along each axis."""
+        return (1 if shape[1] == 1 else self.cells, self.cells)
+
+    def seen(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+        """The shape of the picture after shrinking; a picture that is too small is refused."""
+        channels, height, width = shape
+        small = (channels, height if height == 1 else height // self.shrink, width // self.shrink)
+        window, grid = self.window(shape), self.grid(shape)
+        for size, patch, cells in zip(small[1:], window, grid):
+            if (size - patch) // self.stride + 1 < cells:
+                need = (patch + (cells - 1) * self.stride) * self.shrink
+                raise BadInput(
+                    f"Pictures of {height} x {width} are too small for these features, which need {need} pixels along "
+                    "each side; use a recipe with smaller patches, or larger pictures."
+                )
+        return small
+
+    def size(self, shape: tuple[int, int, int]) -> int:
+        """Features of one picture."""
+        rows, columns = self.grid(shape)
+        return 2 * self.filters * rows * columns
+
+
+class BlockMap:
+    """One block for pictures of one shape. Calling it on (C, H, W) floats from 0 to 1 gives its features."""
+
+    def __init__(self, block: Block, bank: FilterBank, shape: tuple[int, int, int]) -> None:
+        self.block, self.shape = block, shape
+        _, self.height, self.width = block.seen(shape)
+        self.window, self.grid = block.window(shape), block.grid(shape)
+        if bank.channels != shape[0] or bank.patch != self.window or len(bank) != block.filters:
+            raise BadInput(
+                f"{len(bank)} filters for {bank.channels} channels and patches of {bank.patch} do not fit a block of "
+                f"{block.filters} for {shape[0]} channels and patches of {self.window}; build the filters for this block."
+            )
+        self.floor = bank.floor
+        rows = (self.height - self.window[0]) // block.stride + 1
+        columns = (self.width - self.window[1]) // block.stride + 1
+        self.positions = rows * columns
+        pool = torch.kron(_cells(rows, self.grid[0]), _cells(columns, self.grid[1]))
+        turned = pool.reshape(*self.grid, -1).flip(1).reshape(pool.shape)
+        banks = [(bank, pool)]
+        if block.mirror:
+            banks = [(bank, pool / 2), (bank.mirrored(), turned / 2)]
+        self._banks = [(*_columns(part), cells.contiguous()) for part, cells in banks]
+
+    def __call__(self, picture: torch.Tensor, out: torch.Tensor) -> None:
+        """Features of one picture, added to `out` of shape (2, cells, filters); `out` must be zero."""
+        patches = self._patches(picture)
+        t = self.block.threshold
+        for weights, bias, pool in self._banks:
+            for start in range(0, weights.shape[1], _PIECE):
+                stop = start + _PIECE
+                z = torch.addmm(bias[start:stop], patches, weights[:, start:stop])
+                out[0, :, start:stop].addmm_(pool, torch.clamp(z, min=t))
+                out[1, :, start:stop].addmm_(pool, z.clamp_(max=-t), alpha=-1)
+        out.sub_(t).clamp_(min=0)  # each cell's weights add up to 1; rounding may leave a hair below 0
+
+    def _patches(self, picture: torch.Tensor) -> torch.Tensor:
+        """Positions x pixels, each patch without its mean and divided by its deviation."""
+        factor = self.block.shrink
+        if factor > 1:
+            window = (1 if self.shape[1] == 1 else factor, factor)
+            picture = torch.nn.functional.avg_pool2d(picture[None], window)[0]
+        high, wide = self.window
+        step = self.block.stride
+        views = picture.unfold(1, high, step).unfold(2, wide, step)  # C x rows x columns x high x wide
+        p = views.permute(1, 2, 0, 3, 4).reshape(self.positions, -1)
+        p = p - p.mean(dim=1, keepdim=True)
+        return p.mul_(torch.rsqrt(p.square().mean(dim=1, keepdim=True).add_(self.floor)))
+
+
+def _columns(bank: FilterBank) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.from_numpy(np.ascontiguousarray(bank.weights.T)), torch.from_numpy(bank.bias.copy())
+
+
+def _cells(positions: int, cells: int) -> torch.Tensor:
+    """Rows of averages over even stretches; a position on a border belongs to both sides by its parts."""
+    edges = np.linspace(0, positions, cells + 1)
+    left, right = np.arange(positions), np.arange(1, positions + 1)
+    share = np.clip(np.minimum(right, edges[1:, None]) - np.maximum(left, edges[:-1, None]), 0, None)
+    return torch.from_numpy((share / share.sum(axis=1, keepdims=True)).astype(np.float32))
+
+
+class FeatureMap:
+    """All blocks for pictures of one shape (or signals, as pictures of height 1)."""
+
+    def __init__(self, shape: tuple[int, ...], blocks: Sequence[Block], banks: Sequence[FilterBank]) -> None:
+        self.given = tuple(shape)
+        self.shape = picture_shape(shape)
+        self.parts = [BlockMap(block, bank, self.shape) for block, bank in zip(blocks, banks, strict=True)]
+        self.sizes = [block.size(self.shape) for block in blocks]
+
+    def __call__(self, x: np.ndarray, threads: int = 1) -> np.ndarray:
+        """Features (n, sum of sizes) of pictures (n, C, H, W): bytes, or floats from 0 to 1."""
+        x = np.asarray(x)
+        if x.ndim != len(self.given) + 1 or tuple(x.shape[1:]) != self.given:
+            raise BadInput(
+                f"These features are for pictures of shape {self.given}, not {tuple(x.shape[1:])}: build the map for them."
+            )
+        out = np.zeros((len(x), sum(self.sizes)), np.float32)
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)  # more would change the order of additions, and be slower at this size
+        try:
+            if threads == 1:
+                self._some(x, out, 0, len(x))
+            else:
+                edges = np.linspace(0, len(x), 8 * threads + 1).astype(int)
+                with ThreadPoolExecutor(threads) as pool:
+                    list(pool.map(lambda lo, hi: self._some(x, out, lo, hi), edges[:-1], edges[1:]))
+        finally:
+            torch.set_num_threads(before)
+        return out
+
+    @torch.no_grad()
+    def _some(self, x: np.ndarray, out: np.ndarray, start: int, stop: int) -> None:
+        for i in range(start, stop):
+            picture = pixels(x[i]).reshape(self.shape)
+            row, at = torch.from_numpy(out[i]), 0
+            for part, size in zip(self.parts, self.sizes):
+                part(picture, row[at : at + size].view(2, -1, part.block.filters))
+                at += size
+
+
+def picture_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+    """(C, H, W); a signal (C, L) is a picture of height 1."""
+    if len(shape) == 2:
+        return (int(shape[0]), 1, int(shape[1]))
+    if len(shape) == 3:
+        return (int(shape[0]), int(shape[1]), int(shape[2]))
+    raise BadInput(
+        f"Features are for pictures (channels, height, width) or signals (channels, length), not shape {tuple(shape)}; add the channel axis."
+    )
+
+
+def pixels(x: np.ndarray) -> torch.Tensor:
+    """Floats from 0 to 1; bytes are divided by 255."""
+    out = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
+    return out.div_(255) if x.dtype == np.uint8 else out

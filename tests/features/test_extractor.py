@@ -1,0 +1,59 @@
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sordino.errors import BadInput
+from sordino.features import generator
+from sordino.features.extractor import extractor
+from sordino.features.maps import Block
+from sordino.features.recipe import Head, Recipe, recipe_for
+
+SMALL = Recipe((Block(12, patch=4), Block(6, patch=3, shrink=2)), Head(0.1, 10, 0.4, 8.0), damped=8, pictures=30)
+
+
+def test_features_of_a_recipe() -> None:
+    made = extractor(SMALL, (3, 12, 12))
+    pictures = generator.images(5, (3, 12, 12), seed=4)
+    rows = made.joined(pictures)
+    assert rows.shape == (5, made.dimension) == (5, 2 * 4 * (12 + 6))
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    finished = made.finished(rows, rows.mean(axis=0))
+    assert np.allclose(np.linalg.norm(finished, axis=1), 1, atol=1e-5)
+    plain = extractor(replace(SMALL, damped=0), (3, 12, 12)).finished(rows, rows.mean(axis=0))
+    assert np.abs(plain - finished).max() > 1e-3
+
+
+def test_the_digest_follows_what_decides_features() -> None:
+    made = extractor(SMALL, (3, 12, 12))
+    assert made.digest == extractor(SMALL, (3, 12, 12)).digest
+    assert made.digest == extractor(replace(SMALL, head=Head(0.2, 5, 0.1, 1.0)), (3, 12, 12)).digest
+    others = [replace(SMALL, seed=1), replace(SMALL, power=0.4), replace(SMALL, blocks=SMALL.blocks[:1])]
+    others.append(replace(SMALL, leaves=generator.Leaves(leaves=30)))
+    found = {extractor(other, (3, 12, 12)).digest for other in others} | {extractor(SMALL, (1, 12, 12)).digest}
+    assert len(found) == 5 and made.digest not in found
+
+
+def test_another_process_finds_the_same_bits() -> None:
+    code = (
+        "import sys, hashlib; sys.path.insert(0, 'tests/features'); from test_extractor import *\n"
+        "made = extractor(SMALL, (3, 12, 12)); rows = made.joined(generator.images(5, (3, 12, 12), seed=4))\n"
+        "print(made.digest, hashlib.sha256(rows.tobytes()).hexdigest())"
+    )
+    lines = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)}
+    assert len(lines) == 1 and extractor(SMALL, (3, 12, 12)).digest in lines.pop().decode()
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (4, 40, 24), (1, 500), (6, 128)])
+def test_there_is_a_recipe_for_every_shape(shape: tuple[int, ...]) -> None:
+    recipe = recipe_for(shape, 4.0)
+    few = tuple(replace(block, filters=4) for block in recipe.blocks)
+    made = extractor(replace(recipe, blocks=few, pictures=20, damped=5), shape)
+    assert made.joined(generator.images(2, shape, seed=1)).shape == (2, made.dimension)
+
+
+def test_pictures_that_are_too_small_are_refused_at_once() -> None:
+    with pytest.raises(BadInput, match="3 x 3 are too small"):
+        extractor(recipe_for((1, 3, 3), 4.0), (1, 3, 3))
