@@ -184,7 +184,11 @@ def test_a_whole_forged_budget_is_found_by_the_accountant(folder):
     ("change", "name", "sentence"),
     [
         ({"unit": "example"}, "promise", "statement.json says unit 'example' and ledger.jsonl 'client'"),
-        ({"relation": "zero-out"}, "promise", "statement.json says relation 'zero-out' and ledger.jsonl 'add-remove'"),
+        (
+            {"relation": "add-remove"},
+            "promise",
+            "statement.json says relation 'add-remove' and ledger.jsonl 'zero-out'",
+        ),
         ({"observer": "server"}, "promise", "statement.json says observer 'server' and ledger.jsonl 'public'"),
         ({"secure": True}, "promise", "statement.json says secure True and plan.toml 'False'"),
         ({"rounds": 6}, "rounds", "statement.json claims 6 rounds and 0 lost ones, and ledger.jsonl grants 5."),

@@ -71,7 +71,13 @@ class Case:
     @property
     def name(self) -> str:
         plan = {**BASE, **self.settings}
-        words = [plan["method"], plan["unit"], plan["observer"], plan["sampling"]]
+        method = plan["method"]
+        words = [
+            method.name if isinstance(method, Method) else method,
+            plan["unit"],
+            plan["observer"],
+            plan["sampling"],
+        ]
         words += [str(plan[key]) for key in ("relation", "mechanism") if key in self.settings]
         words += ["as published"] if plan.get("variant") == "published" else []
         return ", ".join(words + ([self.note] if self.note else []))

@@ -85,6 +85,7 @@ def check(model: nn.Module, shape: tuple[int, ...] | None = None, dtype: torch.d
 
 def check_output(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, classes: int) -> None:
     """Refuse a model that does not take examples of this shape or does not give `classes` outputs. It is not changed."""
+    check(model)  # layers that no run may have are named before one of them fails on a single example
     trial = copy.deepcopy(model).train()
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):

@@ -244,7 +244,7 @@ def cut(rows: np.ndarray, size: int) -> list[np.ndarray]:
 
 def slots_for(batch: int) -> int:
     """How many records run at a time: enough to keep the processor busy, few enough that blanks in the last piece are cheap."""
-    return int(np.clip(batch // 4, 32, 128))
+    return int(np.clip(batch // 2, 32, 128))
 
 
 def joint(norms: np.ndarray) -> np.ndarray:

@@ -104,7 +104,7 @@ def test_of_a_single_client_the_server_is_told_nothing_but_masked_numbers(hall, 
     seals = {"run", "number", "seal", "signature", "client", "name", "said"}
     for said in works:
         assert set(said.arrays) == {"masked"} and said.arrays["masked"].size == size + REPORT_LENGTH
-        assert set(said.head) <= seals and not {"report", "state"} & set(said.head)
+        assert set(said.head) <= seals | {"noise", "answer_noise"} and not {"report", "state"} & set(said.head)
     kinds = {said.kind for fate in heard for said in fate.said}
     assert "given" not in kinds
     asked = [asked for fate in heard for asked in fate.asked if asked.kind == "work"]
@@ -301,11 +301,11 @@ def test_an_account_goes_forward_only(hall, tmp_path):
     assert run.account.round == 5
     for t in (3, 5):
         with pytest.raises(Refused, match="not drawn twice"):
-            run.account.errand(t, [], run.ledger)
+            run.account.task(t, [], run.ledger)
     seeded = Account(run.folder / "account", run.terms.__class__(plan(), run.terms.public, 1.0, 5, run.terms.order), 0)
     assert seeded.round == 5 and seeded.after.spent == run.account.after.spent
     assert seeded.after.net.size and np.array_equal(seeded.after.rows, run.account.after.rows)
-    again = seeded.errand(5, [], run.ledger)
+    again = seeded.task(5, [], run.ledger)
     assert again.own.turns == 5 and again.purse == pytest.approx(again.own.purse + again.grant)
 
 

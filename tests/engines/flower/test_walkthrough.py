@@ -147,7 +147,7 @@ def test_the_walk_ends_with_a_model_and_a_statement(walk, finished):
     run = walk.folder / "server" / "run"
     statement = json.loads((run / "statement.json").read_text())
     assert statement["epsilon"] <= 4.0 and not statement["simulated"] and statement["secure"]
-    assert "each client's data stayed with that client" in walk.machines.said("server", "out")
+    assert "the data of each client stayed with that client" in walk.machines.said("server", "out")
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [row["round"] for row in metrics] == [1, 2, 3, 4, 5]
     assert metrics[-1]["accuracy"] > 0.2  # ten classes, five noisy rounds
