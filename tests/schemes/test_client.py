@@ -41,7 +41,7 @@ def linear_loss(out, y):
 def work(settings, records=((3.0, 4.0), (0.6, 0.8))):
     """A linear model whose gradient is its input: a client of one record moves by -lr times that record."""
     pairs = [(np.array([x], np.float32), [0]) for x in records]
-    federation = Federation.from_arrays(pairs, classes=2) if False else Federation(
+    federation = Federation(
         name="toy", clients=2, classes=2, x=np.concatenate([x for x, _ in pairs]), y=np.zeros(2, np.int64),
         offsets=np.array([0, 1, 2]),
     )  # fmt: skip

@@ -44,7 +44,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--multiplier", metavar="Z", help="noise over bound")
     add("--rounds", metavar="T", help="how many rounds")
     add("--rate", metavar="Q", help="probability with which a unit takes part in a round (default 1)")
-    add("--sampling", metavar="{" + ",".join(Sampling) + "}", default="poisson", help="how units come to take part")
+    add(
+        "--sampling",
+        metavar="{" + ",".join(Sampling) + "}",
+        default="poisson",
+        help="how it is decided which units take part",
+    )
     add("--clients", metavar="N", help="how many units there are; with --cohort, instead of --rate")
     add("--cohort", metavar="M", help="how many of them take part in a round")
     add(

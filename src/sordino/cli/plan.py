@@ -74,7 +74,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add(
         "--sampling",
         metavar="{" + ",".join(Sampling) + "}",
-        help="how units come to take part (default: that of `sordino train`)",
+        help="how it is decided which units take part (default: that of `sordino train`)",
     )
     add(
         "--batch-size", metavar="B", help="records expected in a batch (example unit; default: that of `sordino train`)"

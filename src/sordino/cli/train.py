@@ -47,7 +47,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("epsilon", float, None, "the budget; the noise is calibrated to it"),
     ("delta", float, None, "the probability that the guarantee leaves out"),
     ("multiplier", float, None, "noise over bound, instead of or besides epsilon"),
-    ("sampling", str, tuple(Sampling), "how units come to take part"),
+    ("sampling", str, tuple(Sampling), "how it is decided which units take part"),
     ("cohort", int, None, "clients expected in a round"),
     (
         "survivors",
