@@ -103,7 +103,11 @@ class KedMI:
         some = torch.from_numpy(np.asarray(public[: self.batch], np.float32))
         with torch.no_grad():
             said = target(some).numpy()
-        parts = (repr((self, drawn)).encode(), np.ascontiguousarray(public).tobytes(), np.ascontiguousarray(said).tobytes())
+        parts = (
+            repr((self, drawn)).encode(),
+            np.ascontiguousarray(public).tobytes(),
+            np.ascontiguousarray(said).tobytes(),
+        )
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
     def _gan(
