@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sordino import defences
 from sordino.callbacks import (
     Callback,
     Checkpoints,
@@ -121,7 +122,7 @@ def train(
     """
     if method is not None:
         plan = plan.replace(method=method)
-    _check_model(model, federation)
+    _check_model(model, federation, plan)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     rule = build_rule(terms, model)  # may refuse: no folder yet
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
@@ -263,11 +264,16 @@ def _finish(
     return result
 
 
-def _check_model(model: nn.Module, federation: Federation) -> None:
-    """A model that does not fit the data is refused before anything is granted. It sees shapes, never a record."""
+def _check_model(model: nn.Module, federation: Federation, plan: Plan) -> None:
+    """A model that does not fit the data, or the plan's defence, is refused before anything is granted.
+
+    It sees shapes, never a record.
+    """
     import torch
 
     from sordino.gradients.flat import check_output
 
     x, _ = federation[0]
-    check_output(model, tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype, federation.classes)
+    shape, dtype = tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype
+    check_output(model, shape, dtype, federation.classes)
+    defences.check_model(defences.build(plan), model, shape, dtype)

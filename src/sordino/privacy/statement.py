@@ -55,6 +55,7 @@ class Statement:
     dimension: int | None = None
     noise_to_bound: float | None = None  # length of the noise on the mean over the bound on the mean's signal
     seed: int | None = None  # of noise and draws, where they can be repeated
+    defence: str | None = None  # a heuristic that changed updates before they were clipped
     notes: tuple[str, ...] = ()  # further assumptions, told by the scheme or by the way gradients are clipped
 
     def __post_init__(self) -> None:
@@ -156,6 +157,7 @@ class Statement:
             ("Against whom", [phrases.AGAINST[self.observer]] + [phrases.MASKED_LOCAL] * self.sealed),
             ("What the numbers mean", self._meaning()),
             ("How it was computed", self._computed()),
+            ("Heuristic defence", [] if self.defence is None else [phrases.heuristic(self.defence, self.proven)]),
             ("What happened to the budget", self._budget()),
             ("What the paper claims", self._claimed()),
             ("What is assumed", _numbered((*self.assumptions, *self.notes))),
