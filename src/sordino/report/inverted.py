@@ -103,7 +103,14 @@ def _explained(lines: Sequence[Line]) -> str:
 
 
 def _classes(lines: Sequence[Line]) -> Safe:
-    head = ("Attack on the model", "Judged right, top 1", "Top 5", "Chance", "Times chance", "The judge itself is right")
+    head = (
+        "Attack on the model",
+        "Judged right, top 1",
+        "Top 5",
+        "Chance",
+        "Times chance",
+        "The judge itself is right",
+    )
     keys = ("top1", "top5", "chance")
     rows = []
     for line in lines:
@@ -140,7 +147,8 @@ def _strips(line: Line) -> list[tuple[str, Safe]]:
 
 def _name(line: Line) -> str:
     which = {"first": "first round", "trained": "trained model"}.get(str(line.get("model")))
-    return str(line.get("attack", "unnamed")) + (f", {which}" if which else "")
+    knows = f" that knows {line.get('defence')}" if line.get("adaptive") is True else ""
+    return str(line.get("attack", "unnamed")) + knows + (f", {which}" if which else "")
 
 
 def _plain(line: Line, key: str, digits: int = 3) -> str:

@@ -66,7 +66,11 @@ def _foot(run: Run) -> Safe:
     return tag(
         "footer",
         tag("div", *lines, class_="sign", aria_hidden="true"),
-        tag("p", "Drawn from the plan, the statement and the metrics of the run. All figures are released values.", _played(run)),
+        tag(
+            "p",
+            "Drawn from the plan, the statement and the metrics of the run. All figures are released values.",
+            _played(run),
+        ),
     )
 
 
