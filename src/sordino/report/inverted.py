@@ -70,8 +70,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Safe:
 
 
 def _messages(lines: Sequence[Line]) -> Safe:
-    head = ("Attack", "Records in the message", "MSE", "PSNR, dB", "SSIM", "SSIM without the defence")
-    head += ("Drawn", "At most, this message", "At most, the run")
+    head = (
+        "Attack", "Records in the message", "MSE", "PSNR, dB", "SSIM", "SSIM without the defence", "Drawn",
+        "At most, this message", "At most, the run",
+    )  # fmt: skip
     rows = []
     for line in lines:
         share = [number(line.get(key)) for key in ("reconstructed", "message_bound", "reconstruction_bound")]
