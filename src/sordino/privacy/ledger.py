@@ -217,7 +217,7 @@ class Ledger:
     @property
     def rounds(self) -> int:
         """How many different rounds were granted; the prelude (round 0) is none of them."""
-        return len(self._rounds - {0})
+        return len(self._rounds) - (0 in self._rounds)
 
     @property
     def lost(self) -> int:
