@@ -216,8 +216,8 @@ class Ledger:
 
     @property
     def rounds(self) -> int:
-        """How many different rounds were granted; the prelude (round 0) is none of them."""
-        return len(self._rounds) - (0 in self._rounds)
+        """How many different rounds were granted."""
+        return len(self._rounds)
 
     @property
     def lost(self) -> int:
