@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar, cast
 
+from sordino import defences
 from sordino.errors import BadInput, at_least, between, one_of, positive, whole
 from sordino.methods import Method, adopt, method
 from sordino.preparation import Preparation, preparation_from
@@ -73,6 +74,7 @@ class Plan:
     bound: float = 1.0
     options: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     metanet: str | None = None  # weights of FedMAP's controllers; None: those of the package
+    defence: str | None = None  # a heuristic that changes updates before they are clipped; no guarantee
     # the guarantee
     unit: Given[Unit, Literal["client", "example"]] = given(Unit.EXAMPLE)
     observer: Given[Observer, Literal["public", "secagg-server", "server"]] = given(Observer.SECAGG_SERVER)
@@ -175,6 +177,7 @@ class Plan:
         self.scheme.check()
         if self.preparation is not None:
             self.scheme.check_prelude()
+        defences.build(self)  # an unknown name, or a setting that it does not have
 
     # ---- what follows from the fields ------------------------------------------------------------------------------------
 

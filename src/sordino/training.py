@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sordino import defences
 from sordino.callbacks import (
     Callback,
     Checkpoints,
@@ -126,7 +127,7 @@ def train(
     if method is not None:
         plan = plan.replace(method=method)
     stages = None if plan.preparation is None else plan.preparation.stages(federation.input_shape)
-    _check_model(model, federation, stages)
+    _check_model(model, federation, plan, stages)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     rule = build_rule(terms, model)  # may refuse: no folder yet
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
@@ -280,14 +281,19 @@ def _finish(
     return result
 
 
-def _check_model(model: nn.Module, federation: Federation, stages: Stages | None) -> None:
-    """A model that does not fit the data is refused before anything is granted. It sees shapes, never a record."""
+def _check_model(model: nn.Module, federation: Federation, plan: Plan, stages: Stages | None) -> None:
+    """A model that does not fit the data, or the plan's defence, is refused before anything is granted.
+
+    It sees shapes, never a record.
+    """
     import torch
 
     from sordino.gradients.flat import check_output
 
     if stages is not None:
-        check_output(model, stages.shape, torch.float32, federation.classes)
-        return
-    x, _ = federation[0]
-    check_output(model, tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype, federation.classes)
+        shape, dtype = stages.shape, torch.float32
+    else:
+        x, _ = federation[0]
+        shape, dtype = tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype
+    check_output(model, shape, dtype, federation.classes)
+    defences.check_model(defences.build(plan), model, shape, dtype)

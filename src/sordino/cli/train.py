@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sordino.cli.numbers import count, number
+from sordino.defences import DEFENCES
 from sordino.errors import BadInput
 from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
@@ -41,6 +42,12 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("mechanism", str, MECHANISMS, "noise"),
     ("bound", float, None, "first clipping threshold; public"),
     ("metanet", str, None, "weights of FedMAP's controllers, from `sordino metanet pretrain`"),
+    (
+        "defence",
+        str,
+        tuple(DEFENCES),
+        "a heuristic that changes updates before clipping (client unit, fedavg); no guarantee",
+    ),
     ("unit", str, tuple(Unit), "what is protected"),
     ("observer", str, tuple(Observer), "against whom"),
     ("relation", str, tuple(Relation), "neighbouring relation (by default it follows from the sampling)"),

@@ -56,6 +56,7 @@ class Statement:
     noise_to_bound: float | None = None  # length of the noise on the mean over the bound on the mean's signal
     seed: int | None = None  # of noise and draws, where they can be repeated
     prelude: tuple[str, ...] = ()  # what was released before round 1, and with how much noise, in words
+    defence: str | None = None  # a heuristic that changed updates before they were clipped
     notes: tuple[str, ...] = ()  # further assumptions, told by the scheme or by the way gradients are clipped
 
     def __post_init__(self) -> None:
@@ -158,6 +159,7 @@ class Statement:
             ("What the numbers mean", self._meaning()),
             ("How it was computed", self._computed()),
             ("What was released before round 1", _numbered(self.prelude)),
+            ("Heuristic defence", [] if self.defence is None else [phrases.heuristic(self.defence, self.proven)]),
             ("What happened to the budget", self._budget()),
             ("What the paper claims", self._claimed()),
             ("What is assumed", _numbered((*self.assumptions, *self.notes))),
