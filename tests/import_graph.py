@@ -25,7 +25,7 @@ LAYERS = (
     ("plan",),
     ("methods",),
     ("schemes",),
-    ("clients", "secagg", "models", "defences", "features"),
+    ("clients", "secagg", "models", "defences", "features", "record"),
     ("federation",),
     ("rules", "gradients", "data"),
     ("privacy", "native"),

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sordino import record
+from sordino.assembly import as_trained
 from sordino.callbacks import (
     Callback,
     Checkpoints,
@@ -122,13 +124,17 @@ def train(
     if method is not None:
         plan = plan.replace(method=method)
     _check_model(model, federation)
+    plan = as_trained(plan, federation, model)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     rule = build_rule(terms, model)  # may refuse: no folder yet
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
     extra = [*callbacks, *([Watch(on_round)] if on_round is not None else [])]
     setup = Setup(model, federation, terms, rule, Draws(plan), options or EngineOptions(), loss)
-    with told_when_full(folder.path):
-        return _Training(setup, folder, resume, extra).run(start)
+    try:
+        with told_when_full(folder.path):
+            return _Training(setup, folder, resume, extra).run(start)
+    finally:
+        folder.close()
 
 
 def build_rule(terms: Terms, model: nn.Module) -> Rule:
@@ -147,7 +153,9 @@ class _Training:
         self.kept: Checkpoint | None = checkpoint.load(folder.checkpoint) if resume else None
         self.federation = setup.federation
         self.initial = {name: value.detach().clone() for name, value in setup.model.state_dict().items()}
-        binding.bind(folder.checkpoint, setup.federation, resume=self.kept is not None)
+        salt = binding.bind(folder.checkpoint, setup.federation, resume=self.kept is not None)
+        if self.kept is None:
+            record.write(folder.path, setup.federation, setup.model, salt)
         self.callbacks = [*_canaries(setup, folder), Evaluation(), Checkpoints(), KeptModels(), MetricLines(), *extra]
         done = 0 if self.kept is None else self.kept.state.round
         for callback in self.callbacks:
