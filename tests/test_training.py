@@ -89,7 +89,7 @@ def test_the_run_folder_holds_what_it_should(federation, linear, tmp_path):
     row = result.to_json()
     for key in "method variant data unit relation observer epsilon delta epsilon_claimed reasons rounds multiplier accuracy".split():
         assert key in row
-    assert len(Ledger.read(tmp_path / "run" / "ledger.jsonl", plan().digest()).grants) == 6
+    assert len(Ledger.read(tmp_path / "run" / "ledger.jsonl", given.digest()).grants) == 6
 
 
 def test_a_budget_stops_the_run_before_it_is_exceeded(federation, linear, tmp_path):

@@ -91,9 +91,7 @@ def population(plan: Plan) -> Federation:
     if not path.exists():
         looks = "/" in plan.data or path.suffix in SUFFIXES
         raise BadInput(f"there is no file or folder {plan.data!r}: check the path.") if looks else unknown(plan.data)
-    source = Source(
-        plan.data, plan.client_column, plan.label, plan.test, plan.schema, told_task(plan), plan.classes
-    )
+    source = Source(plan.data, plan.client_column, plan.label, plan.test, plan.schema, told_task(plan), plan.classes)
     return Federation.from_source(source, plan.partition, plan.clients, plan.alpha, seed)
 
 
@@ -104,7 +102,10 @@ def as_trained(plan: Plan, federation: Federation, model: nn.Module) -> Plan:
         if changes["partition_seed"] == plan.seed:
             changes["partition_seed"] = None
         if federation.clients != plan.clients:
-            changes |= {"clients": federation.clients, "cohort": None if plan.cohort_size == plan.clients else plan.cohort}
+            changes |= {
+                "clients": federation.clients,
+                "cohort": None if plan.cohort_size == plan.clients else plan.cohort,
+            }
         plan = plan.replace(**changes)
     return plan.replace(model=_name_of(model, plan, federation))
 
@@ -136,4 +137,6 @@ def told_task(plan: Plan) -> str | None:
 def _nothing_of_tables(plan: Plan) -> None:
     for name in ("client_column", "label", "test", "schema"):
         if (value := getattr(plan, name)) is not None:
-            raise BadInput(f"{name} {value!r} is about tables of your own, and {plan.data} is a data set: leave it out.")
+            raise BadInput(
+                f"{name} {value!r} is about tables of your own, and {plan.data} is a data set: leave it out."
+            )

@@ -14,6 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sordino.data.schema_file import to_toml
 from sordino.federation.binding import commitment
 from sordino.files import write_atomically
@@ -32,9 +34,10 @@ _MOST_CLIENTS = 10_000  # beyond so many one commitment to all of them is in che
 def write(folder: Path, federation: Federation, model: nn.Module, salt: bytes) -> None:
     """Everything that is known before the first round."""
     facts = describe(federation, model)
-    if federation.offsets is not None and federation.x is not None and len(federation.x) and federation.clients <= _MOST_CLIENTS:
-        facts["commitments"] = [commitment(federation, k, salt) for k in range(federation.clients)]
-    write_atomically(folder / NAME, json.dumps(facts, indent=2) + "\n", durable=True)
+    if federation.offsets is not None and federation.clients <= _MOST_CLIENTS:
+        here = np.flatnonzero(np.diff(federation.offsets))
+        facts["commitments"] = {str(k): commitment(federation, int(k), salt) for k in here}
+    write_atomically(folder / NAME, json.dumps(facts, indent=2, ensure_ascii=False) + "\n", durable=True)
     if federation.schema is not None:
         write_atomically(folder / SCHEMA, to_toml(federation.schema), durable=True)
 

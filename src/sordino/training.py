@@ -8,9 +8,11 @@ Everything but the rounds themselves is a callback (`sordino.callbacks`).
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,8 +33,9 @@ from sordino.callbacks import (
     Watch,
     metrics_row,
 )
+from sordino.data.describe import unscaled
 from sordino.engines import Aborted, EngineOptions, Setup, StartEngine, start_engine
-from sordino.errors import BadInput, BudgetRefused, SordinoError
+from sordino.errors import BadInput, BudgetRefused, SordinoError, SordinoWarning
 from sordino.federation import binding, checkpoint
 from sordino.federation.checkpoint import Checkpoint
 from sordino.federation.folder import RunFolder, told_when_full
@@ -125,6 +128,7 @@ def train(
         plan = plan.replace(method=method)
     _check_model(model, federation)
     plan = as_trained(plan, federation, model)
+    advice = _advise(federation)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     rule = build_rule(terms, model)  # may refuse: no folder yet
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
@@ -132,9 +136,19 @@ def train(
     setup = Setup(model, federation, terms, rule, Draws(plan), options or EngineOptions(), loss)
     try:
         with told_when_full(folder.path):
-            return _Training(setup, folder, resume, extra).run(start)
+            result = _Training(setup, folder, resume, extra).run(start)
+            return dataclasses.replace(result, warnings=(*advice, *result.warnings))
     finally:
         folder.close()
+
+
+def _advise(federation: Federation) -> tuple[str, ...]:
+    """What a user should hear before the budget is spent. It looks at public data only."""
+    said = unscaled(federation.schema, None if federation.test is None else federation.test[0])
+    if said is None:
+        return ()
+    warnings.warn(said, SordinoWarning, stacklevel=3)
+    return (said,)
 
 
 def build_rule(terms: Terms, model: nn.Module) -> Rule:

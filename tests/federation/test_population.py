@@ -245,7 +245,10 @@ def test_the_label_column_can_be_named(tmp_path):
         ({"a.csv": "x,label\n"}, "has a heading but no examples"),
         ({"a.csv": "x,label\n1,0\n2\n"}, "row 3 of .* has 1 fields instead of 2"),
         ({"a.csv": "x,label\n1,0\nred,1\n"}, "row 3 of .*a.csv, column 'x', holds text, not a number"),
-        ({"a.csv": "x,label\n1,0\n2,1\n", "b.csv": "x,z,label\n1,1,0\n"}, "b.csv has a column 'z' and .*a.csv has none"),
+        (
+            {"a.csv": "x,label\n1,0\n2,1\n", "b.csv": "x,z,label\n1,1,0\n"},
+            "b.csv has a column 'z' and .*a.csv has none",
+        ),
         ({"a.csv": "x,label\n1,0\nnan,1\n"}, "row 3 of .*a.csv, column 'x', is empty"),
         ({"a.csv": "1\n2\n"}, "has 1 columns"),
         ({"a.npz": "nonsense"}, "cannot be read as .npz"),

@@ -70,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
     joined = Joined(args.address, data, certs, policy, state, args.once, listen)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: joined.stop.set())
-    logging.getLogger("sordino.holder").info("%d records; waiting for %s", len(data if isinstance(data, Table) else data[1]), args.address or args.socket)
+    logging.getLogger("sordino.holder").info(
+        "%d records; waiting for %s", len(data if isinstance(data, Table) else data[1]), args.address or args.socket
+    )
     joined.wait()
     spent = joined.holder.allowance
     if args.json:

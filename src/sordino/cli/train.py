@@ -32,7 +32,12 @@ EXAMPLES = """examples:
 
 # Options that are fields of the plan: (name, type, choices, help).
 FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
-    ("data", str, None, "data set, a table, or a folder with one file per client (./mnist, if its name is that of a set)"),
+    (
+        "data",
+        str,
+        None,
+        "data set, a table, or a folder with one file per client (./mnist, if its name is that of a set)",
+    ),
     ("clients", int, None, "how many clients the data is dealt out to"),
     ("partition", str, PARTITIONS, "how it is dealt out"),
     ("alpha", float, None, "Dirichlet concentration: small is very unlike, large is alike"),
@@ -119,7 +124,8 @@ def run(args: argparse.Namespace) -> int:
     if args.resume is not None:
         _alone(args)
         folder = RunFolder.reopen(args.resume)
-        plan, out = Plan.load(folder.plan), folder.path
+        plan = Plan.load(folder.plan)
+        out: Path | None = folder.path
     else:
         plan = plan_from(args)
         out = Path(args.out) if args.out else None

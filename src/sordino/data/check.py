@@ -91,7 +91,9 @@ def _labels(y: np.ndarray, classes: int | None, who: str) -> np.ndarray:
 def _targets(y: np.ndarray, outputs: int | None, who: str, task: str) -> np.ndarray:
     """[examples, outputs] of float32."""
     if y.ndim > 2 or y.dtype.kind not in "fiub":
-        raise BadInput(f"the targets of {who} have shape {y.shape} and type {y.dtype}: give numbers, one row per example.")
+        raise BadInput(
+            f"the targets of {who} have shape {y.shape} and type {y.dtype}: give numbers, one row per example."
+        )
     y = y.reshape(len(y), -1).astype(np.float32)
     if not np.isfinite(y).all():
         raise BadInput(f"{who} has targets that are NaN or infinite: fill them in or leave those examples out.")

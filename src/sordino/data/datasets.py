@@ -30,7 +30,9 @@ def pair_of(dataset: Sized, label: str, where: str) -> Pair:
 def _example(item: object, label: str, where: str) -> Pair:
     if isinstance(item, Mapping):
         if label not in item:
-            raise BadInput(f"the examples of {where} have no {label!r}: name one of {', '.join(map(str, item))} as label.")
+            raise BadInput(
+                f"the examples of {where} have no {label!r}: name one of {', '.join(map(str, item))} as label."
+            )
         others = {key: value for key, value in item.items() if key != label}
         if len(others) == 1:
             return _array(next(iter(others.values()))), _array(item[label])

@@ -51,7 +51,9 @@ def _column(values: np.ndarray, name: str, where: str) -> np.ndarray:
     if values.dtype.kind in "fiub":
         return values.astype(np.float64)
     if values.dtype.kind in "Mm":
-        raise BadInput(f"column {name!r} of {where} holds dates: turn them into numbers (days, years), or leave it out.")
+        raise BadInput(
+            f"column {name!r} of {where} holds dates: turn them into numbers (days, years), or leave it out."
+        )
     if any(isinstance(cell, (list, tuple, dict, np.ndarray)) for cell in values[:100]):
         raise BadInput(f"column {name!r} of {where} holds lists: spread them over columns, or save arrays as .npz.")
     return from_values(values.tolist())

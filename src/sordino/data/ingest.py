@@ -82,6 +82,8 @@ def read_npz(file: Path) -> Pair:
 def ingest(source: Source) -> Ingested:
     """Everything that `source` names."""
     path = Path(source.path)
+    owners: tuple[str, ...] | None = None
+    records: Sequence[Records]
     test = None if source.test is None else read_records(Path(source.test))
     if path.is_dir():
         owners, records, beside = _folder(path)
@@ -97,16 +99,20 @@ def ingest(source: Source) -> Ingested:
         elif source.client_column is not None and not isinstance(whole, Table):
             raise BadInput(f"{path} holds arrays, which have no column {source.client_column!r}: give a table.")
         else:
-            owners, records = None, [whole]
+            records = [whole]
     return arrays_of(records, test, owners, source)
 
 
-def arrays_of(records: Sequence[Records], test: Records | None, owners: tuple[str, ...] | None, source: Source) -> Ingested:
+def arrays_of(
+    records: Sequence[Records], test: Records | None, owners: tuple[str, ...] | None, source: Source
+) -> Ingested:
     """Records of each client and of the test set, read through one schema."""
     tables = [r for r in records if isinstance(r, Table)]
     if not tables and not isinstance(test, Table):
         if source.schema is not None:
-            raise BadInput(f"a schema ({source.schema}) describes the columns of tables, and these are arrays: leave it out.")
+            raise BadInput(
+                f"a schema ({source.schema}) describes the columns of tables, and these are arrays: leave it out."
+            )
         return Ingested([r for r in records if not isinstance(r, Table)], _pair(test), owners, None)
     schema = schema_for(tables, test if isinstance(test, Table) else None, source)
     schema, from_labels = with_classes(schema, tables, test if isinstance(test, Table) else None, source.classes)
@@ -121,7 +127,9 @@ def schema_for(tables: Sequence[Table], test: Table | None, source: Source) -> S
     if source.schema is not None:
         declared = load_schema(source.schema)
         if source.label is not None and source.label not in declared.labels:
-            raise BadInput(f"{source.schema} predicts {', '.join(declared.labels)} and label is {source.label!r}: make them agree.")
+            raise BadInput(
+                f"{source.schema} predicts {', '.join(declared.labels)} and label is {source.label!r}: make them agree."
+            )
         if source.task not in (None, declared.task):
             raise BadInput(f"{source.schema} is for {declared.task} and task is {source.task}: make them agree.")
         return declared
@@ -151,13 +159,17 @@ def with_classes(
     if classes is not None and len(both) > classes:
         raise BadInput(f"column {name!r} has {len(both)} different labels and classes is {classes}: make them agree.")
     if len(both) < 2:
-        raise BadInput(f"every label in column {name!r} is the same, which leaves nothing to learn: give at least 2 classes.")
+        raise BadInput(
+            f"every label in column {name!r} is the same, which leaves nothing to learn: give at least 2 classes."
+        )
     if len(both) > 1000:
         raise BadInput(
             f"column {name!r} has {len(both):,} different labels: name another label, or use task regression for numbers."
         )
     if any(is_number(value) and not value.lstrip("-").isdigit() for value in both):
-        raise BadInput(f"the labels in column {name!r} are not whole numbers: use task regression, or name another label.")
+        raise BadInput(
+            f"the labels in column {name!r} are not whole numbers: use task regression, or name another label."
+        )
     return schema.replace(classes=both), both != vocabulary(sorted(told))
 
 
@@ -208,7 +220,10 @@ def _refuse_others(schema: Schema, reference: Table, tables: Sequence[Table]) ->
     """Without a declared schema a column that only some have is a mistake that would pass unseen."""
     known = {*(f.name for f in schema.features), *schema.labels, schema.client}
     for table in tables:
-        extra = next((name for name in table.names if name not in known), None) if table.named and schema.heading else None
+        schema.fitted(table)
+        extra = (
+            next((name for name in table.names if name not in known), None) if table.named and schema.heading else None
+        )
         if extra is not None:
             raise BadInput(
                 f"{table.where} has a column {extra!r} and {reference.where} has none: take it out, or name the columns "

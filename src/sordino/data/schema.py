@@ -45,7 +45,9 @@ class Scale:
                 "declare what is publicly known of it."
             )
         if self.range is not None and not (_finite(*self.range) and self.range[0] < self.range[1]):
-            raise BadInput(f"the range of {name!r} must be two finite numbers, low before high, not {list(self.range)}.")
+            raise BadInput(
+                f"the range of {name!r} must be two finite numbers, low before high, not {list(self.range)}."
+            )
         if ways[1] and not (_finite(self.mean, self.std) and self.std is not None and self.std > 0):
             raise BadInput(f"{name!r} needs a mean and an std above 0, not {self.mean!r} and {self.std!r}.")
 
@@ -140,7 +142,9 @@ class Schema:
         names = [f.name for f in self.features]
         for name in (*self.labels, *([self.client] if self.client else [])):
             if name in names:
-                raise BadInput(f"column {name!r} is a label or the client and a feature too: take it out of the features.")
+                raise BadInput(
+                    f"column {name!r} is a label or the client and a feature too: take it out of the features."
+                )
         if self.task == REGRESSION:
             self.scale.check("the label")
         if len(set(self.classes)) != len(self.classes):
@@ -180,7 +184,9 @@ class Schema:
         made = np.concatenate([feature.read(table) for feature in self.features], axis=1).astype(np.float32)
         if not np.isfinite(made).all():
             at, column = np.argwhere(~np.isfinite(made))[0]
-            raise BadInput(f"{table.place(int(at), self.inputs[column])} is too large for 32 bits: scale it in schema.toml.")
+            raise BadInput(
+                f"{table.place(int(at), self.inputs[column])} is too large for 32 bits: scale it in schema.toml."
+            )
         return made
 
     def targets(self, table: Table) -> np.ndarray:
@@ -190,7 +196,9 @@ class Schema:
         for name in self.labels:
             numbers = table.numbers(name)
             if np.isnan(numbers).any():
-                raise BadInput(f"{table.place(int(np.isnan(numbers).argmax()), name)} is empty: every row needs a label.")
+                raise BadInput(
+                    f"{table.place(int(np.isnan(numbers).argmax()), name)} is empty: every row needs a label."
+                )
             if self.task == MULTI_LABEL and not np.isin(numbers, (0.0, 1.0)).all():
                 at = int((~np.isin(numbers, (0.0, 1.0))).argmax())
                 raise BadInput(f"{table.place(at, name)} is neither 0 nor 1: labels of a multi-label task are.")
@@ -208,13 +216,20 @@ class Schema:
             if words[at] == "":
                 raise BadInput(f"{table.place(at, name)} is empty: every row needs a label.")
             named = ", ".join(self.classes[:8]) + (", ..." if len(self.classes) > 8 else "")
-            raise BadInput(f"{table.place(at, name)} holds a label that is not declared ({named}): declare it, or correct it.")
+            raise BadInput(
+                f"{table.place(at, name)} holds a label that is not declared ({named}): declare it, or correct it."
+            )
         return made
 
     def fitted(self, table: Table, labels: bool = True) -> Table:
         """The table with every column that is asked for, or the sentence that names the one that is not there."""
         wanted = [*(f.name for f in self.features), *(self.labels if labels else ())]
-        if table.label is not None and len(self.labels) == 1 and table.label not in wanted and self.labels[0] not in table:
+        if (
+            table.label is not None
+            and len(self.labels) == 1
+            and table.label not in wanted
+            and self.labels[0] not in table
+        ):
             table = table.renamed(table.label, self.labels[0])
         if not table.named or not self.heading:
             full = [*(f.name for f in self.features), *self.labels]
@@ -227,13 +242,18 @@ class Schema:
             return Table(table.where, tuple(names), table.columns, True, table.lines)
         for name in wanted:
             if name not in table:
-                raise BadInput(f"{table.where} has no column {name!r}{_alike(name, table.names)}: add it, or rename it.")
+                raise BadInput(
+                    f"{table.where} has no column {name!r}{_alike(name, table.names)}: add it, or rename it."
+                )
         return table
 
     # ---- plain data ------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, object]:
-        made: dict[str, object] = {"task": self.task, "label": self.labels[0] if len(self.labels) == 1 else list(self.labels)}
+        made: dict[str, object] = {
+            "task": self.task,
+            "label": self.labels[0] if len(self.labels) == 1 else list(self.labels),
+        }
         if self.classes:
             made["classes"] = list(self.classes)
         if self.client is not None:
@@ -274,7 +294,12 @@ def vocabulary(words: Sequence[str]) -> tuple[str, ...]:
     distinct = sorted(set(words) - {""})
     if all(is_number(value) for value in distinct):
         distinct = sorted(distinct, key=float)
-        if distinct and all(value.isdigit() for value in distinct) and distinct[0] == "0" and int(distinct[-1]) < 10_000:
+        if (
+            distinct
+            and all(value.isdigit() for value in distinct)
+            and distinct[0] == "0"
+            and int(distinct[-1]) < 10_000
+        ):
             return tuple(str(k) for k in range(int(distinct[-1]) + 1))
     return tuple(distinct)
 
@@ -284,20 +309,28 @@ def _feature(name: str, said: object) -> Feature:
         raise BadInput(f"the schema says {said!r} of {name!r}: write a table, such as range = [0, 1].")
     for key in said:
         if key not in ("range", "mean", "std", "as_is", "values", "missing"):
-            raise BadInput(f"the schema says {key!r} of {name!r}; it may say range, mean, std, as_is, values or missing.")
+            raise BadInput(
+                f"the schema says {key!r} of {name!r}; it may say range, mean, std, as_is, values or missing."
+            )
     missing = said.get("missing", "refuse")
     if "values" in said and not said["values"]:
         raise BadInput(f"the schema does not say the values of {name!r} yet: list them, or take the column out.")
     if "values" in said:
         return Feature(name, values=tuple(_word(value) for value in said["values"]), missing=missing)
-    return Feature(name, _scale(name, {k: v for k, v in said.items() if k not in ("missing", "values")}), missing=missing)
+    return Feature(
+        name, _scale(name, {k: v for k, v in said.items() if k not in ("missing", "values")}), missing=missing
+    )
 
 
 def _scale(name: str, said: Mapping[str, Any]) -> Scale:
     span = said.get("range")
     if span is not None and (not isinstance(span, (list, tuple)) or len(span) != 2):
-        raise BadInput(f"the schema does not say the range of {name!r} yet: declare range = [low, high], mean and std, or as_is = true.")
-    made = Scale(None if span is None else (span[0], span[1]), said.get("mean"), said.get("std"), bool(said.get("as_is", False)))
+        raise BadInput(
+            f"the schema does not say the range of {name!r} yet: declare range = [low, high], mean and std, or as_is = true."
+        )
+    made = Scale(
+        None if span is None else (span[0], span[1]), said.get("mean"), said.get("std"), bool(said.get("as_is", False))
+    )
     made.check(name)
     return made
 

@@ -17,7 +17,7 @@ MOST_VALUES = 50  # of a column of words, before it is taken for names or free t
 
 def load_schema(path: str | Path) -> Schema:
     try:
-        return Schema.from_json(tomllib.loads(Path(path).read_text()))
+        return Schema.from_json(tomllib.loads(Path(path).read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise BadInput(f"there is no schema file {str(path)!r}: sordino data describe writes one.") from None
     except tomllib.TOMLDecodeError as error:
@@ -32,18 +32,23 @@ def to_toml(schema: Schema) -> str:
     plain = schema.to_json()
     features = plain.pop("features")
     scale = plain.pop("label_scale", None)
-    lines = [f"{key} = {json.dumps(value)}" for key, value in plain.items()]
+    lines = [f"{key} = {_word(value)}" for key, value in plain.items()]
     assert isinstance(features, dict)
-    for title, said in [("label_scale", scale), *((f"features.{json.dumps(name)}", said) for name, said in features.items())]:
+    for title, said in [
+        ("label_scale", scale),
+        *((f"features.{_word(name)}", said) for name, said in features.items()),
+    ]:
         if said:
-            lines += ["", f"[{title}]", *(f"{key} = {json.dumps(value)}" for key, value in said.items())]
+            lines += ["", f"[{title}]", *(f"{key} = {_word(value)}" for key, value in said.items())]
     return "\n".join(lines) + "\n"
 
 
 def label_columns(table: Table, label: str | None) -> tuple[str, ...]:
     """The columns that are predicted: those named (with commas between), else `label`, else the last one."""
     if len(table.names) < 2:
-        raise BadInput(f"{table.where} has {len(table.names)} columns: give at least one of features and one of labels.")
+        raise BadInput(
+            f"{table.where} has {len(table.names)} columns: give at least one of features and one of labels."
+        )
     if label is None:
         return ("label",) if "label" in table else (table.names[-1],)
     if label in table:
@@ -104,6 +109,10 @@ def from_public(schema: Schema, table: Table) -> Schema:
     return schema.replace(features=tuple(features), scale=scale, classes=classes)
 
 
+def _word(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
@@ -112,7 +121,10 @@ def draft(table: Table, label: str | None, client: str | None, task: str) -> str
     """A schema.toml of a private table: names and kinds of columns, and for each what must be declared. No value of it."""
     labels = label_columns(table, label)
     plain_label = labels[0] if len(labels) == 1 else list(labels)
-    lines = ["# What is declared here must be public: known without looking at the records.", f"task = {json.dumps(task)}"]
+    lines = [
+        "# What is declared here must be public: known without looking at the records.",
+        f"task = {json.dumps(task)}",
+    ]
     lines.append(f"label = {json.dumps(plain_label)}")
     if task == CLASSIFICATION:
         lines.append("classes = []          # declare: every class by name")
@@ -123,7 +135,7 @@ def draft(table: Table, label: str | None, client: str | None, task: str) -> str
     for name in table.names:
         if name in labels or name == client:
             continue
-        lines += ["", f"[features.{json.dumps(name)}]"]
+        lines += ["", f"[features.{_word(name)}]"]
         if table.is_text(name):
             lines.append("values = []           # declare: every value that is to count; or take this column out")
         else:

@@ -69,7 +69,9 @@ class Table:
         if column.dtype.kind == "f":
             wrong = np.flatnonzero(np.isinf(column))
             if len(wrong):
-                raise BadInput(f"{self.place(wrong[0], name)} is infinite: put a finite number there, or leave it empty.")
+                raise BadInput(
+                    f"{self.place(wrong[0], name)} is infinite: put a finite number there, or leave it empty."
+                )
             return column
         for at, cell in enumerate(column):
             if cell and not is_number(cell):

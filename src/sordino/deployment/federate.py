@@ -128,4 +128,3 @@ def _close(post: SecureChannel, result: Result, out: Path, authority: str | None
         write_atomically(out / "attestations.json", json.dumps(signed, indent=2) + "\n", durable=True)
     if authority is not None:
         write_atomically(out / "ca.crt", authority, durable=True)
-

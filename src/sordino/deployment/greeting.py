@@ -40,7 +40,11 @@ def greet(
         versions = {hello.get("version", int) for hello in hellos}
         if versions != {VERSION}:
             raise BadInput(f"the clients have versions {sorted(versions)} of the protocol: one is needed.")
-        tables = {name: hello.get("columns", (list, int)) for name, hello in zip(post.names, hellos) if "columns" in hello.head}
+        tables = {
+            name: hello.get("columns", (list, int))
+            for name, hello in zip(post.names, hellos)
+            if "columns" in hello.head
+        }
         if tables:
             schema = schema or _schema(plan, tables, classes)
             _check_columns(schema, tables)
@@ -103,11 +107,15 @@ def _check_columns(schema: Schema, tables: dict[str, list[str] | int]) -> None:
     for holder, names in tables.items():
         if isinstance(names, int):
             if names != len(wanted) + len(schema.labels):
-                raise BadInput(f"{holder} has {names} columns without names and {len(wanted) + len(schema.labels)} are needed.")
+                raise BadInput(
+                    f"{holder} has {names} columns without names and {len(wanted) + len(schema.labels)} are needed."
+                )
             continue
         lacking = next((name for name in wanted if name not in names), None)
         if lacking is not None and schema.heading:
-            raise BadInput(f"{holder} has no column {lacking!r}, which the others or the schema have: add it there, or rename it.")
+            raise BadInput(
+                f"{holder} has no column {lacking!r}, which the others or the schema have: add it there, or rename it."
+            )
 
 
 def _check_words(names: Sequence[object]) -> None:

@@ -308,8 +308,7 @@ class Federation:
         """
         if not Path(path).is_dir():
             raise BadInput(f"{path} is not a folder: give one that holds a .npz, .csv or .parquet file per client.")
-        named = (None if file is None else str(file) for file in (test, schema))
-        return cls.from_source(Source(str(path), None, label, *named, task, classes))
+        return cls.from_source(Source(str(path), None, label, _path(test), _path(schema), task, classes))
 
     @classmethod
     def from_file(
@@ -328,8 +327,7 @@ class Federation:
         seed: int = 0,
     ) -> Federation:
         """One table; `client` is the column that says whose a row is. Without it rows are dealt out to `clients`."""
-        named = (None if file is None else str(file) for file in (test, schema))
-        source = Source(str(path), client, label, *named, task, classes)
+        source = Source(str(path), client, label, _path(test), _path(schema), task, classes)
         return cls.from_source(source, partition, clients, alpha, seed)
 
     @classmethod
@@ -393,7 +391,7 @@ class Federation:
             raise BadInput(f"the data frame has no column {client!r}: name one of {', '.join(table.names[:8])}.")
         owners, tables = split_by_owner(table, client)
         labels = label if isinstance(label, str) else ",".join(label)
-        source = Source("", client, labels, None, None if schema is None else str(schema), task, classes)
+        source = Source("", client, labels, None, _path(schema), task, classes)
         held = None if test is None else from_frame(test, "the test frame")
         read = arrays_of(tables, held, owners, source)
         assert read.schema is not None
@@ -497,6 +495,10 @@ class Federation:
             normalise=normalise,
             origin=Origin(given(name), classes=classes),
         )
+
+
+def _path(file: str | Path | None) -> str | None:
+    return None if file is None else str(file)
 
 
 def _told_by_labels(classes: int | None, y: np.ndarray, test: Pair | None, task: str) -> bool:

@@ -136,7 +136,9 @@ class Holder:
             columns = list(self.data.names) if self.data.named else len(self.data.names)
             return Message("hello", {**facts, "records": len(self.data), "columns": columns})
         x, y = self.data
-        return Message("hello", {**facts, "records": len(y), "shape": list(x.shape[1:]), "type": np.asarray(x).dtype.str})
+        return Message(
+            "hello", {**facts, "records": len(y), "shape": list(x.shape[1:]), "type": np.asarray(x).dtype.str}
+        )
 
     def _propose(self, asked: Message) -> Message:
         """Nothing is set aside yet: another holder may refuse, and then nobody should have paid."""
