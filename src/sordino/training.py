@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sordino import defences
+from sordino import defences, record
+from sordino.assembly import as_trained
 from sordino.callbacks import (
     Callback,
     Checkpoints,
@@ -30,8 +32,9 @@ from sordino.callbacks import (
     Watch,
     metrics_row,
 )
+from sordino.data.describe import unscaled
 from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, start_engine
-from sordino.errors import BadInput, BudgetRefused, SordinoError
+from sordino.errors import BadInput, BudgetRefused, SordinoError, SordinoWarning
 from sordino.federation import binding, checkpoint
 from sordino.federation.checkpoint import Checkpoint
 from sordino.federation.folder import RunFolder, told_when_full
@@ -128,13 +131,28 @@ def train(
         plan = plan.replace(method=method)
     stages = None if plan.preparation is None else plan.preparation.stages(federation.input_shape)
     _check_model(model, federation, plan, stages)
+    plan = as_trained(plan, federation, model)
+    advice = () if stages is not None else _advise(federation)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     rule = build_rule(terms, model)  # may refuse: no folder yet
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
     extra = [*callbacks, *([Watch(on_round)] if on_round is not None else [])]
     setup = Setup(model, federation, terms, rule, Draws(plan), options or EngineOptions(), loss)
-    with told_when_full(folder.path):
-        return _Training(setup, folder, resume, extra).run(start, stages, ask)
+    try:
+        with told_when_full(folder.path):
+            result = _Training(setup, folder, resume, extra).run(start, stages, ask)
+            return replace(result, warnings=(*advice, *result.warnings))
+    finally:
+        folder.close()
+
+
+def _advise(federation: Federation) -> tuple[str, ...]:
+    """What a user should hear before the budget is spent. It looks at public data only."""
+    said = unscaled(federation.schema, None if federation.test is None else federation.test[0])
+    if said is None:
+        return ()
+    warnings.warn(said, SordinoWarning, stacklevel=3)
+    return (said,)
 
 
 def build_rule(terms: Terms, model: nn.Module) -> Rule:
@@ -154,7 +172,9 @@ class _Training:
         self.federation = setup.federation
         self.initial = {name: value.detach().clone() for name, value in setup.model.state_dict().items()}
         begun = resume and folder.ledger.exists()  # noise that was drawn for one population must not meet another
-        binding.bind(folder.checkpoint, setup.federation, resume=begun)
+        salt = binding.bind(folder.checkpoint, setup.federation, resume=begun)
+        if not begun:
+            record.write(folder.path, setup.federation, setup.model, salt)
         self.callbacks = [*_canaries(setup, folder), Evaluation(), Checkpoints(), KeptModels(), MetricLines(), *extra]
         done = 0 if self.kept is None else self.kept.state.round
         for callback in self.callbacks:
