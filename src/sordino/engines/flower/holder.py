@@ -4,11 +4,12 @@
 to this holder's own log; the server is told the class of the error and who had it, and nothing else, unless it is a
 refusal, whose sentence is written for the other side.
 
-    hello     what is public about this holder: name, number of records, shape of one
+    hello     what is public about this holder: name, number of records, shape of one or names of columns
     propose   a plan: checked against the policy and what is left of the allowance; or refused
     enrol     the same plan, once nobody has refused it: checked again, and reserved in the allowance
     keys, letters, confirm, reveal    secure aggregation (see `sordino.secagg.member`)
-    work      a phase of a round: granted, computed, masked, sent
+    work      a statistic of the prelude, or a phase of a round: granted, computed, masked, sent
+    prepare   what the prelude released: from here on the holder's own records are model input
     done      the run is over; its statement is kept
 """
 
@@ -26,6 +27,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from sordino import errors
 from sordino.data.check import Pair
+from sordino.data.ingest import Records
+from sordino.data.table import Table
 from sordino.engines.flower import pki, wire
 from sordino.engines.flower.allowance import Allowance
 from sordino.engines.flower.attesting import attest
@@ -41,7 +44,7 @@ from sordino.rules.query import is_raw
 from sordino.schemes.fedmap import messages
 from sordino.schemes.fedmap.client import Report
 from sordino.schemes.fedmap.published import RawReport
-from sordino.schemes.request import CONTRIBUTE, Request
+from sordino.schemes.request import PRELUDE, QUERY, Request
 from sordino.schemes.terms import Terms
 from sordino.secagg.member import Member
 from sordino.secagg.roster import NOBODY, Advert, Identity, Roster
@@ -58,7 +61,7 @@ class Holder:
     """One data holder. Messages are handled one at a time."""
 
     def __init__(
-        self, name: str, data: Pair, policy: Policy, folder: Path, seal: HolderSeal, own: pki.Own | None = None
+        self, name: str, data: Records, policy: Policy, folder: Path, seal: HolderSeal, own: pki.Own | None = None
     ) -> None:
         self.name, self.data, self.policy, self.folder, self._seal, self._own = name, data, policy, folder, seal, own
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -98,6 +101,7 @@ class Holder:
             "keys": self._keys,
             "letters": self._letters,
             "work": self._work,
+            "prepare": self._prepare,
             "confirm": self._confirm,
             "reveal": self._reveal,
             "done": self._done,
@@ -128,9 +132,15 @@ class Holder:
     # ---- joining a run ---------------------------------------------------------------------------
 
     def _hello(self, asked: Message) -> Message:
+        """Of a table the names of its columns are told, and nothing that stands in them."""
+        facts: dict[str, object] = {"name": self.name, "version": VERSION, "simulated": self.simulated}
+        if isinstance(self.data, Table):
+            columns = list(self.data.names) if self.data.named else len(self.data.names)
+            return Message("hello", {**facts, "records": len(self.data), "columns": columns})
         x, y = self.data
-        facts = {"name": self.name, "version": VERSION, "records": len(y), "shape": list(x.shape[1:])}
-        return Message("hello", {**facts, "type": np.asarray(x).dtype.str, "simulated": self.simulated})
+        return Message(
+            "hello", {**facts, "records": len(y), "shape": list(x.shape[1:]), "type": np.asarray(x).dtype.str}
+        )
 
     def _propose(self, asked: Message) -> Message:
         """Nothing is set aside yet: another holder may refuse, and then nobody should have paid."""
@@ -161,7 +171,23 @@ class Holder:
         self.policy.check_code(plain["plan"])
         terms = terms_of(Plan.from_json(plain["plan"]), Facts.from_json(plain["facts"]))
         self.policy.check(terms)
+        self._arrays(Facts.from_json(plain["facts"]))
         return run, plain, terms
+
+    def _arrays(self, facts: Facts) -> Pair:
+        """The records as the run's schema reads them. What does not fit is told in full to this holder's own log alone."""
+        if not isinstance(self.data, Table):
+            return self.data
+        if facts.schema is None:
+            raise Refused("the records here are a table, and the run names no schema to read it by.")
+        lacking = [f.name for f in facts.schema.features if f.name not in self.data] if self.data.named else []
+        if lacking and facts.schema.heading:
+            raise Refused(f"the records here have no column {lacking[0]!r}, which the schema of the run asks for.")
+        try:
+            return facts.schema.read(self.data)
+        except errors.BadInput as wrong:
+            log.error("the records do not fit the schema: %s", wrong)
+            raise Refused("the records here do not fit the schema of the run; the holder's log says where.") from None
 
     def _begin(self, run: str, plain: dict[str, Any]) -> HolderRun:
         if run in self._runs:
@@ -172,7 +198,7 @@ class Holder:
         self._identities[run] = NOBODY if self._own is None else Signed(self._own, names, plain["certificates"])
         for old in self._runs.values():
             old.close()  # one run at a time is held open
-        part = Part.held(facts, names.index(self.name), *self.data)
+        part = Part.held(facts, names.index(self.name), *self._arrays(facts))
         self._runs = {run: HolderRun(self._folder(run), terms_of(plan, facts), part)}
         self._members = {}
         member = self._recall(run)
@@ -251,11 +277,18 @@ class Holder:
 
     # ---- work ------------------------------------------------------------------------------------
 
+    def _prepare(self, asked: Message) -> Message:
+        run = self._run(asked)
+        run.prepare(wire.released_from(asked.arrays, len(run.terms.prelude)))
+        return Message("prepared")
+
     def _work(self, asked: Message) -> Message:
         run = self._run(asked)
         request = wire.request_from_plain(asked.get("request", dict), asked.arrays)
+        if request.phase != PRELUDE and not run.prepared:
+            raise NotEnrolled("a round came before this holder was told what the prelude released.")
         theta = None
-        if "theta" in asked.arrays:
+        if "theta" in asked.arrays and request.phase != PRELUDE:
             theta = asked.array("theta", np.float32, run.theta.size)
         secure = run.plan.observer == Observer.SECAGG_SERVER
         if secure:
@@ -272,6 +305,13 @@ class Holder:
         elif "task" in asked.head:
             task = messages.task_from_plain(asked.get("task", dict), asked.arrays)
         about = wire.agreed_digest(run.plan, run.part.facts, request)
+        if request.phase == PRELUDE:
+            if secure and member.roster.threshold < request.survivors + self.policy.colluders:
+                raise Refused(
+                    f"a statistic could be opened with {member.roster.threshold} clients; it takes more here."
+                )
+            computed = run.statistic(run.admit_prelude(request), wire.released_from(asked.arrays, request.step))
+            return self._masked(asked, run, member, request, computed, about) if secure else _clear(request, computed)
         computed = run.compute(run.admit(request, asked.get("attempt", str), theta, task), task)
         if not secure:
             return _clear(request, computed)
@@ -309,7 +349,7 @@ class Holder:
             return None
         told, own = float(asked.get("epsilon", (int, float))), run.terms.spent.epsilon
         rounds = asked.get("rounds", int)
-        mine = len({grant.round for grant in run.ledger})
+        mine = len({grant.round for grant in run.ledger} - {0})  # 0 is the prelude
         if not own * (1 - 1e-6) <= told <= own * (1 + 1e-6) or rounds > run.plan.rounds or mine > run.plan.rounds:
             raise Refused(
                 f"the statement says epsilon {told:.6g}, and this holder's own terms {own:.6g}; it is not signed."
@@ -325,7 +365,7 @@ def _evidence(computed: Computed) -> dict[str, object]:
 def _clear(request: Request, computed: Computed) -> Message:
     """What a server that sees every message gets."""
     head: dict[str, object] = _evidence(computed)
-    arrays = {"codes": computed.codes} if request.phase == CONTRIBUTE else {}
+    arrays = {} if request.phase == QUERY else {"codes": computed.codes}
     if isinstance(computed.report, (Report, RawReport)):
         head["report"], more = messages.report_to_plain(computed.report)
         arrays |= more
