@@ -128,6 +128,18 @@ def test_the_verdict_names_what_tells_nothing():
     assert "No undefended control" in verdict([{**good, "informative": None}])
 
 
+def test_a_heuristic_defence_is_attacked_by_one_that_knows_it_too(tmp_path):
+    open_ = {"method": "fedavg", "variant": "published", "unit": "client", "observer": "public", "sampling": "none"}
+    folder = trained(tmp_path / "soteria", **open_, defence="soteria")
+    rows = invert(folder, ["dlg"], InversionSettings(images=1, steps=12, models=("first",)))["results"]
+    assert [row["adaptive"] for row in rows] == [False, True] and rows[0]["ssim"] != rows[1]["ssim"]
+    for row in rows:
+        assert row["control_ssim"] is not None and row["message_bound"] == row["reconstruction_bound"] == 1.0
+        assert "without a guarantee" in row["view"]
+    text = (folder / "report.html").read_text()
+    assert "dlg that knows soteria, first round" in text
+
+
 # ---- pictures ----------------------------------------------------------------------------------------------------------
 
 
