@@ -34,14 +34,15 @@ from sordino.callbacks import (
     metrics_row,
 )
 from sordino.data.describe import unscaled
-from sordino.engines import Aborted, EngineOptions, Setup, StartEngine, start_engine
-from sordino.errors import BadInput, BudgetRefused, SordinoError, SordinoWarning
+from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, start_engine
+from sordino.errors import BadInput, BudgetRefused, SordinoError, SordinoWarning, in_short
 from sordino.federation import binding, checkpoint
-from sordino.federation.checkpoint import Checkpoint
+from sordino.federation.checkpoint import Checkpoint, TrainState
 from sordino.federation.folder import RunFolder, told_when_full
 from sordino.federation.population import Federation
 from sordino.federation.sampling import Draws
 from sordino.federation.sizes import PublicSizes
+from sordino.files import write_atomically
 from sordino.methods import Method, RuleContext
 from sordino.plan import Plan
 from sordino.privacy.ledger import Ledger
@@ -124,10 +125,13 @@ def train(
     gives one number per example; by default cross-entropy. `callbacks` are called around the rounds
     (`sordino.Callback`). `start` makes the engine.
     """
+    from sordino.models.packed import packed
+
     if method is not None:
         plan = plan.replace(method=method)
-    _check_model(model, federation)
-    plan = as_trained(plan, federation, model)
+    own, model = model, packed(model, federation.layout)
+    _check_model(model, federation, loss)
+    plan = as_trained(plan, federation, own)
     advice = _advise(federation)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     rule = build_rule(terms, model)  # may refuse: no folder yet
@@ -183,6 +187,7 @@ class _Training:
             started = callback.on_engine(started)
         ledger: Ledger | None = None
         try:
+            self._rehearse(started)
             ledger = self._ledger(setup.terms)
             context = Context(setup.terms, setup.rule, started.engine, started.work, ledger, setup.draws)
             rounds = setup.terms.scheme.rounds(context)
@@ -190,13 +195,12 @@ class _Training:
             run = Run(setup.terms, self.folder, setup.options, started, rounds, state, started.theta, self.initial)
             run.history = self.folder.start_metrics(state.round)
             self._loop(run)
-            for callback in self.callbacks:
-                callback.on_end(run)
-            simulated = started.engine.simulated
             terms = rounds.close(run.state)
             share = rounds.share(run.state)
-            notes = (*self.federation.notes, *started.work.assumptions())
-            statement = build_statement(terms, run.state, run.stopped, share, ledger.lost, simulated, notes)
+            statement = self._state(started, terms, run.state, run.stopped, share, ledger.lost)
+            _write_statement(self.folder, statement)  # before anything that can fail
+            for callback in self.callbacks:
+                callback.on_end(run)
         finally:
             self.folder.close()
             if ledger is not None:
@@ -204,6 +208,27 @@ class _Training:
             started.engine.close()
         accuracy = run.row.get("accuracy")
         return _finish(setup.model, terms, self.folder, run, statement, accuracy, plan)
+
+    def _state(
+        self,
+        started: Started,
+        terms: Terms,
+        state: TrainState,
+        stopped: str | None = None,
+        share: float | None = None,
+        lost: int = 0,
+    ) -> Statement:
+        notes = (*self.federation.notes, *started.work.assumptions())
+        return build_statement(terms, state, stopped, share, lost, started.engine.simulated, notes)
+
+    def _rehearse(self, started: Started) -> None:
+        """All that must work at the end is done once before the first grant: a failure then would cost the whole budget."""
+        from sordino.models.packed import unpacked
+
+        checkpoint.weights(unpacked(self.setup.model))
+        self._state(started, self.setup.terms, TrainState(0, started.theta, {}, {})).text()
+        started.engine.theta[:] = started.theta
+        started.engine.evaluate()
 
     def _loop(self, run: Run) -> None:
         """Round after round, until the plan, the budget or a callback ends it."""
@@ -270,14 +295,14 @@ def _finish(
     plan: Plan,
 ) -> Result:
     from sordino.gradients.flat import Flat
+    from sordino.models.packed import unpacked
     from sordino.report.run import write_report
     from sordino.verify import manifest
 
-    folder.write("statement.txt", statement.text() + "\n")
-    folder.write("statement.json", json.dumps(statement.to_json(), indent=2) + "\n")
     module.load_state_dict(run.initial)  # what is saved is the trained vector, and the rest as it was before training
     Flat(module).load(run.state.theta)
-    checkpoint.save_weights(module, folder.path / "model.safetensors")
+    module = unpacked(module)
+    write_atomically(folder.path / "model.safetensors", checkpoint.weights(module), durable=True)
     manifest.write(folder.path)
     stopped = statement.stopped or None
     result = Result(module, plan, terms, statement, folder.path, statement.rounds, stopped, accuracy, run.history)
@@ -285,11 +310,27 @@ def _finish(
     return result
 
 
-def _check_model(model: nn.Module, federation: Federation) -> None:
-    """A model that does not fit the data is refused before anything is granted. It sees shapes, never a record."""
+def _write_statement(folder: RunFolder, statement: Statement) -> None:
+    folder.write("statement.txt", statement.text() + "\n")
+    folder.write("statement.json", json.dumps(statement.to_json(), indent=2) + "\n")
+
+
+def _check_model(model: nn.Module, federation: Federation, loss: Loss | None) -> None:
+    """A model or a loss that does not fit the data is refused before anything is granted. It sees shapes, never a record."""
     import torch
 
     from sordino.gradients.flat import check_output
+    from sordino.gradients.losses import checked
 
-    x, _ = federation[0]
-    check_output(model, tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype, federation.classes)
+    x, y = federation[0]
+    out = check_output(model, tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype, federation.classes)
+    if loss is None:
+        return
+    targets = torch.from_numpy(np.zeros((len(out), *y.shape[1:]), y.dtype)).to(out.device)
+    try:
+        found = loss(out.detach(), targets)
+    except Exception as error:  # whatever a function of the user's may raise
+        raise BadInput(
+            f"the loss does not take the model's outputs and the labels ({in_short(error)}); correct it."
+        ) from None
+    checked(found, len(out))
