@@ -72,8 +72,14 @@ def assemble(plan: Plan) -> tuple[nn.Module, Federation, Plan]:
 
     federation = population(plan)
     name = default_for(federation.name) if plan.model == "auto" else plan.model
-    model = build(name, federation.input_shape, federation.classes, plan.seed)
+    model = build(name, input_shape(plan, federation), federation.classes, plan.seed)
     return model, federation, as_trained(plan, federation, model)
+
+
+def input_shape(plan: Plan, federation: Federation) -> tuple[int, ...]:
+    """The shape of what the model sees: that of a record, or of what the plan's preparation makes of one."""
+    shape = federation.input_shape
+    return shape if plan.preparation is None else plan.preparation.stages(shape).shape
 
 
 def population(plan: Plan) -> Federation:
@@ -119,7 +125,7 @@ def _name_of(module: nn.Module, plan: Plan, federation: Federation) -> str:
     name = default_for(federation.name) if plan.model == "auto" else plan.model
     if not is_given(name):
         try:
-            built = build(name, federation.input_shape, federation.classes, plan.seed)
+            built = build(name, input_shape(plan, federation), federation.classes, plan.seed)
         except BadInput:
             return given(type(module).__name__)
         own, other = module.state_dict(), built.state_dict()

@@ -8,19 +8,18 @@ Everything but the rounds themselves is a callback (`sordino.callbacks`).
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sordino import record
+from sordino import defences, record
 from sordino.assembly import as_trained
 from sordino.callbacks import (
     Callback,
@@ -35,7 +34,7 @@ from sordino.callbacks import (
 )
 from sordino.data.describe import unscaled
 from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, start_engine
-from sordino.errors import BadInput, BudgetRefused, SordinoError, SordinoWarning, in_short
+from sordino.errors import BadInput, BudgetRefused, SordinoError, SordinoWarning
 from sordino.federation import binding, checkpoint
 from sordino.federation.checkpoint import Checkpoint, TrainState
 from sordino.federation.folder import RunFolder, told_when_full
@@ -45,9 +44,11 @@ from sordino.federation.sizes import PublicSizes
 from sordino.files import write_atomically
 from sordino.methods import Method, RuleContext
 from sordino.plan import Plan
+from sordino.preparation import Stages
 from sordino.privacy.ledger import Ledger
-from sordino.schemes import certified, settle
+from sordino.schemes import certified, prelude, settle
 from sordino.schemes.build_statement import build_statement
+from sordino.schemes.prelude import Ask
 from sordino.schemes.round import Context, RoundResult
 from sordino.schemes.terms import Terms
 
@@ -117,42 +118,54 @@ def train(
     callbacks: Sequence[Callback] = (),
     on_round: Callable[[Progress], None] | None = None,
     start: StartEngine = start_engine,
+    ask: Ask | None = None,
 ) -> Result:
     """Train `model` on `federation` as `plan` says, and state what is proven of the result.
 
     `method` replaces the plan's: a `Method` of your own, or its name as ``module:object``. `out` is the run folder (by
     default a new one under ``runs/``). With `resume` the run in `out` goes on where it was. `loss(outputs, targets)`
     gives one number per example; by default cross-entropy. `callbacks` are called around the rounds
-    (`sordino.Callback`). `start` makes the engine.
+    (`sordino.Callback`). `start` makes the engine; `ask` puts a question of the prelude to all clients (default: on this
+    machine).
     """
     from sordino.models.packed import packed
 
     if method is not None:
         plan = plan.replace(method=method)
     own, model = model, packed(model, federation.layout)
-    _check_model(model, federation, loss)
+    stages = None if plan.preparation is None else plan.preparation.stages(federation.input_shape)
+    _check_model(model, federation, plan, stages, loss)
     plan = as_trained(plan, federation, own)
-    advice = _advise(federation)
+    advice = _advise(federation, plan)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     rule = build_rule(terms, model)  # may refuse: no folder yet
+    _rehearse_statement(terms, model, federation)
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
     extra = [*callbacks, *([Watch(on_round)] if on_round is not None else [])]
     setup = Setup(model, federation, terms, rule, Draws(plan), options or EngineOptions(), loss)
     try:
         with told_when_full(folder.path):
-            result = _Training(setup, folder, resume, extra).run(start)
-            return dataclasses.replace(result, warnings=(*advice, *result.warnings))
+            result = _Training(setup, folder, resume, extra).run(start, stages, ask)
+            return replace(result, warnings=(*advice, *result.warnings))
     finally:
         folder.close()
 
 
-def _advise(federation: Federation) -> tuple[str, ...]:
+def _advise(federation: Federation, plan: Plan) -> tuple[str, ...]:
     """What a user should hear before the budget is spent. It looks at public data only."""
+    if plan.preparation is not None:
+        return ()  # it scales
     said = unscaled(federation.schema, None if federation.test is None else federation.test[0])
     if said is None:
         return ()
     warnings.warn(said, SordinoWarning, stacklevel=3)
     return (said,)
+
+
+def _rehearse_statement(terms: Terms, model: nn.Module, federation: Federation) -> None:
+    """The page that is written first at the end can be written."""
+    dimension = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    build_statement(terms, TrainState(0, np.zeros(dimension, np.float32), {}, {}), notes=federation.notes).text()
 
 
 def build_rule(terms: Terms, model: nn.Module) -> Rule:
@@ -171,8 +184,9 @@ class _Training:
         self.kept: Checkpoint | None = checkpoint.load(folder.checkpoint) if resume else None
         self.federation = setup.federation
         self.initial = {name: value.detach().clone() for name, value in setup.model.state_dict().items()}
-        salt = binding.bind(folder.checkpoint, setup.federation, resume=self.kept is not None)
-        if self.kept is None:
+        begun = resume and folder.ledger.exists()  # noise that was drawn for one population must not meet another
+        salt = binding.bind(folder.checkpoint, setup.federation, resume=begun)
+        if not begun:
             record.write(folder.path, setup.federation, setup.model, salt)
         self.callbacks = [*_canaries(setup, folder), Evaluation(), Checkpoints(), KeptModels(), MetricLines(), *extra]
         done = 0 if self.kept is None else self.kept.state.round
@@ -180,15 +194,18 @@ class _Training:
             setup = callback.on_setup(setup, done)
         self.setup = setup
 
-    def run(self, start: StartEngine) -> Result:
+    def run(self, start: StartEngine, stages: Stages | None = None, ask: Ask | None = None) -> Result:
         setup, plan = self.setup, self.plan
-        started = start(setup)
-        for callback in self.callbacks:
-            started = callback.on_engine(started)
         ledger: Ledger | None = None
+        started: Started | None = None
         try:
-            self._rehearse(started)
-            ledger = self._ledger(setup.terms)
+            if stages is not None:
+                ledger = self._ledger(setup.terms)
+                setup = self._prepare(setup, stages, ledger, ask)
+            started = start(setup)
+            for callback in self.callbacks:
+                started = callback.on_engine(started)
+            ledger = ledger or self._ledger(setup.terms)
             context = Context(setup.terms, setup.rule, started.engine, started.work, ledger, setup.draws)
             rounds = setup.terms.scheme.rounds(context)
             state = self.kept.state if self.kept else rounds.start(started.theta.copy())
@@ -197,7 +214,9 @@ class _Training:
             self._loop(run)
             terms = rounds.close(run.state)
             share = rounds.share(run.state)
-            statement = self._state(started, terms, run.state, run.stopped, share, ledger.lost)
+            notes = (*self.federation.notes, *started.work.assumptions())
+            simulated = started.engine.simulated
+            statement = build_statement(terms, run.state, run.stopped, share, ledger.lost, simulated, notes)
             _write_statement(self.folder, statement)  # before anything that can fail
             for callback in self.callbacks:
                 callback.on_end(run)
@@ -205,30 +224,16 @@ class _Training:
             self.folder.close()
             if ledger is not None:
                 ledger.close()
-            started.engine.close()
+            if started is not None:
+                started.engine.close()
         accuracy = run.row.get("accuracy")
         return _finish(setup.model, terms, self.folder, run, statement, accuracy, plan)
 
-    def _state(
-        self,
-        started: Started,
-        terms: Terms,
-        state: TrainState,
-        stopped: str | None = None,
-        share: float | None = None,
-        lost: int = 0,
-    ) -> Statement:
-        notes = (*self.federation.notes, *started.work.assumptions())
-        return build_statement(terms, state, stopped, share, lost, started.engine.simulated, notes)
-
-    def _rehearse(self, started: Started) -> None:
-        """All that must work at the end is done once before the first grant: a failure then would cost the whole budget."""
-        from sordino.models.packed import unpacked
-
-        checkpoint.weights(unpacked(self.setup.model))
-        self._state(started, self.setup.terms, TrainState(0, started.theta, {}, {})).text()
-        started.engine.theta[:] = started.theta
-        started.engine.evaluate()
+    def _prepare(self, setup: Setup, stages: Stages, ledger: Ledger, ask: Ask | None) -> Setup:
+        """Play the prelude, and give every client its model input: before the engine starts, which may fork."""
+        asked = ask or prelude.here(self.federation, self.plan, stages)
+        released = prelude.play(setup.terms, stages, ledger, asked, self.folder.path)
+        return replace(setup, federation=setup.federation.mapped(lambda x: stages.apply(x, released)))
 
     def _loop(self, run: Run) -> None:
         """Round after round, until the plan, the budget or a callback ends it."""
@@ -315,22 +320,23 @@ def _write_statement(folder: RunFolder, statement: Statement) -> None:
     folder.write("statement.json", json.dumps(statement.to_json(), indent=2) + "\n")
 
 
-def _check_model(model: nn.Module, federation: Federation, loss: Loss | None) -> None:
-    """A model or a loss that does not fit the data is refused before anything is granted. It sees shapes, never a record."""
+def _check_model(
+    model: nn.Module, federation: Federation, plan: Plan, stages: Stages | None, loss: Loss | None
+) -> None:
+    """A model or a loss that does not fit the data or the plan's defence is refused before anything is granted.
+
+    Of records it sees shapes alone; of the public test set all of it, once, as the evaluation at the end does.
+    """
     import torch
 
     from sordino.gradients.flat import check_output
-    from sordino.gradients.losses import checked
+    from sordino.rehearsal import rehearse
 
-    x, y = federation[0]
-    out = check_output(model, tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype, federation.classes)
-    if loss is None:
-        return
-    targets = torch.from_numpy(np.zeros((len(out), *y.shape[1:]), y.dtype)).to(out.device)
-    try:
-        found = loss(out.detach(), targets)
-    except Exception as error:  # whatever a function of the user's may raise
-        raise BadInput(
-            f"the loss does not take the model's outputs and the labels ({in_short(error)}); correct it."
-        ) from None
-    checked(found, len(out))
+    x, _ = federation[0]
+    if stages is not None:
+        shape, dtype = stages.shape, torch.float32
+    else:
+        shape, dtype = tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype
+    check_output(model, shape, dtype, federation.classes)
+    defences.check_model(defences.build(plan), model, shape, dtype)
+    rehearse(model, federation, loss, shape, dtype, prepared=stages is not None)

@@ -63,5 +63,11 @@ def commitment(federation: Federation, k: int, salt: bytes) -> str:
     return hmac.new(salt, f"{k}:{federation.fingerprint_of(k)}".encode(), hashlib.sha256).hexdigest()
 
 
+def mark(folder: Path) -> str:
+    """Tells one run from all others; nothing about the population follows from it, since the salt stays in `folder`."""
+    path = folder / NAME
+    return hashlib.sha256(b"sordino run" + path.read_bytes()).hexdigest() if path.exists() else ""
+
+
 def _salted(federation: Federation, salt: bytes) -> str:
     return hashlib.sha256(salt + federation.fingerprint().encode()).hexdigest()

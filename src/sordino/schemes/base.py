@@ -42,6 +42,7 @@ class Scheme(ABC):
     secret_cohort: bool = False  # amplification rests on the observer not knowing who takes part
     min_cohort: int = 0  # a cohort smaller than this is not called together
     record_canaries: bool = False  # canaries may be records, and not only directions
+    whole_updates: bool = False  # what a client sends is one update that a heuristic defence may change
     uses_sizes: bool = True  # rates, weights or denominators are functions of the clients' sizes
 
     def __init__(self, plan: Plan) -> None:
@@ -69,8 +70,21 @@ class Scheme(ABC):
             )
         if plan.canaries and plan.canary in RECORD_CANARIES and not self.record_canaries:
             raise BadInput(f"canaries of kind {plan.canary} are records, for the example unit pooled; use turning.")
+        if plan.defence is not None and not self.whole_updates:
+            raise BadInput(
+                f"defence {plan.defence} changes the whole update of a client, and here every record's gradient is clipped by "
+                "itself; use unit client, or method fedavg."
+            )
         self._check_metanet()
         self._check_relation()
+
+    def check_prelude(self) -> None:
+        """Refuse a preparation whose statistics no proof covers together with the rounds."""
+        if self.plan.mechanism != "gaussian":
+            raise BadInput(
+                f"a preparation releases statistics with Gaussian noise, and mechanism {self.plan.mechanism} cannot be composed "
+                "with it here; use mechanism gaussian."
+            )
 
     def _check_metanet(self) -> None:
         if self.plan.metanet is not None:
