@@ -27,6 +27,7 @@ class Run:
     audit: dict[str, object] | None = None
     attacks: tuple[dict[str, object], ...] = field(default=())
     refused: tuple[dict[str, object], ...] = field(default=())  # attacks that this run does not allow
+    inversion: dict[str, object] | None = None
 
     @classmethod
     def read(cls, folder: str | Path) -> Run:
@@ -46,6 +47,7 @@ class Run:
             audit=_object(folder / "audit.json"),
             attacks=_objects(attack, "results"),
             refused=_objects(attack, "refused"),
+            inversion=_object(folder / "inversion.json"),
         )
 
     def points(self, key: str) -> tuple[Point, ...]:

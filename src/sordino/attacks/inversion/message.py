@@ -191,6 +191,7 @@ def _as_seen(
 ) -> ObservedMessage:
     common: dict[str, Any] = {
         "theta": theta, "batch": group.examples if others else records, "bound": bound, "multiplier": multiplier or None,
+        "defence": plan.defence or "",
     }  # fmt: skip
     if isinstance(plan.scheme, Pooled):  # what is sent is the way down
         return ObservedMessage((-mean).astype(np.float32), "gradient", clipped="record", **common)
@@ -203,14 +204,16 @@ def _as_seen(
     size = 0 if isinstance(plan.scheme, Local) else min(plan.batch_size, records)
     return ObservedMessage(
         total.astype(np.float32), kind, local_steps=steps, lr=plan.lr, clients=group.clients, clipped=clipped, step_batch=size,
-        **common,
+        momentum=plan.momentum if plan.optimizer == "momentum" else 0.0, **common,
     )  # fmt: skip
 
 
 def view_of(plan: Plan) -> str:
     """What the attacker is taken to see, in words."""
-    if not plan.private:
+    if not plan.private and plan.defence is None:
         return "the client's own message; nothing protects it"
+    if not plan.private:
+        return f"the client's own message behind {plan.defence}, a heuristic without a guarantee"
     if plan.observer == Observer.SERVER:
         return "the client's own message with its full noise"
     if plan.observer == Observer.SECAGG_SERVER:
@@ -235,12 +238,12 @@ def released(plan: Plan, federation: Federation) -> tuple[Any, Relation] | None:
     return (terms.total, terms.relation) if terms.proven else None
 
 
-def one_message(plan: Plan, seen: ObservedMessage) -> Any:
-    """The event of this one message for a record that is known to be in it; None where it carries no noise.
+def one_message(plan: Plan, seen: ObservedMessage, proven: bool) -> Any:
+    """The event of this one message for a record that is known to be in it; None where it carries no noise or the run is not `proven`.
 
     A run's event counts on records (or clients) being drawn in secret. The attacked message is of a round in which they were drawn.
     """
-    if seen.multiplier is None:
+    if seen.multiplier is None or not proven:
         return None
     noise = events.laplace(seen.multiplier) if plan.mechanism == "laplace" else events.gaussian(seen.multiplier)
     return events.repeated(noise, seen.local_steps) if isinstance(plan.scheme, Local) else noise
