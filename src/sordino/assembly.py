@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sordino.data.sets import ENTRIES
+from sordino.errors import BadInput, one_of
 from sordino.federation.population import Federation
 from sordino.methods import method
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Observer, Unit
+from sordino.recipes import frontier
 from sordino.schemes import select
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ BUDGET = {"epsilon": 4.0}
 
 
 def complete(given: dict[str, Any]) -> dict[str, Any]:
-    """Fill in what was not given: the method's own defaults over what suits the data set."""
+    """Fill in what was not given: a recipe's settings, else the method's own defaults over what suits the data set."""
+    given = from_recipe(given)
     name = given.get("method", "adact")
     chosen = method(name)
     published = given.get("variant") == "published"
@@ -60,6 +63,21 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
     if settings.get("unit") == "client" and settings.get("observer", "secagg-server") != "public":
         settings.setdefault("sampling", "fixed")  # whoever sees the messages sees who takes part: coins gain nothing
     return settings
+
+
+def from_recipe(given: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the recipe that is named, with what was given over them; unchanged where none is."""
+    named = given.get("recipe")
+    given = {key: value for key, value in given.items() if key != "recipe"}
+    if named is None:
+        return given
+    one_of((frontier.NAME,), recipe=named)
+    if given.get("unit", "example") != "example" or given.get("observer") == "server":
+        raise BadInput("recipe frontier is for the example unit pooled (observer public or secagg-server); leave --recipe out.")
+    who = {key: given[key] for key in ("data", "clients", "partition", "alpha", "classes", "seed") if key in given}
+    held = population(Plan(method="dp-fedavg", epsilon=1.0, **who))
+    budget = {key: given[key] for key in ("epsilon", "delta") if given.get(key) is not None}
+    return frontier.settings(held.input_shape, held.examples, **(BUDGET | budget)) | given
 
 
 def assemble(plan: Plan) -> tuple[nn.Module, Federation, Plan]:

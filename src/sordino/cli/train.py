@@ -55,7 +55,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
         "prepare",
         str,
         None,
-        "how records become model input, with statistics that are part of the budget: standard (tables)",
+        "how records become model input, with statistics that are part of the budget: standard, features",
     ),
     ("epsilon", float, None, "the budget; the noise is calibrated to it"),
     ("delta", float, None, "the probability that the guarantee leaves out"),
@@ -100,6 +100,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method's rule"
     )
+    named = "settings under a name: frontier (pictures and signals: features that need no data, and a linear head)"
+    parser.add_argument("--recipe", metavar="NAME", help=named)
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
     parser.add_argument("--engine", default="auto", help="auto, in-process or workers; changes speed only")
     parser.add_argument("--workers", default=0, help="worker processes (0: one per core)")
@@ -159,7 +161,7 @@ def run(args: argparse.Namespace) -> int:
 def _alone(args: argparse.Namespace) -> None:
     """A run goes on as it began: settings beside --resume would be ignored."""
     given = [name for name, *_ in FIELDS if getattr(args, name) is not None]
-    given += [name for name in ("plan", "out", "option", "secure") if getattr(args, name)]
+    given += [name for name in ("plan", "out", "option", "recipe", "secure") if getattr(args, name)]
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise BadInput(f"--resume goes on with the run's own plan; leave out {names}, or start another run.")
@@ -201,6 +203,8 @@ def plan_from(args: argparse.Namespace) -> Plan:
     given |= {name: value for name, kind, _, _ in FIELDS if (value := read[kind](args, name)) is not None}
     if args.secure:
         given["secure"] = True
+    if args.recipe is not None:
+        given["recipe"] = args.recipe
     options = dict(given.get("options", {}))
     for pair in args.option:
         name, sign, value = pair.partition("=")

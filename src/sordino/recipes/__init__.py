@@ -1,0 +1,1 @@
+"""Settings that nobody gave, from public facts."""
