@@ -73,7 +73,9 @@ def from_recipe(given: dict[str, Any]) -> dict[str, Any]:
         return given
     one_of((frontier.NAME,), recipe=named)
     if given.get("unit", "example") != "example" or given.get("observer") == "server":
-        raise BadInput("recipe frontier is for the example unit pooled (observer public or secagg-server); leave --recipe out.")
+        raise BadInput(
+            "recipe frontier is for the example unit pooled (observer public or secagg-server); leave --recipe out."
+        )
     who = {key: given[key] for key in ("data", "clients", "partition", "alpha", "classes", "seed") if key in given}
     held = population(Plan(method="dp-fedavg", epsilon=1.0, **who))
     budget = {key: given[key] for key in ("epsilon", "delta") if given.get(key) is not None}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import zipfile
 from functools import lru_cache
 from pathlib import Path
 
@@ -41,7 +42,11 @@ def extractor_for(recipe: Recipe, shape: tuple[int, ...], threads: int = 1) -> E
 def _write(place: Path, made: Extractor) -> None:
     arrays: dict[str, np.ndarray] = {}
     for i, bank in enumerate(made.map.banks):
-        arrays |= {f"weights.{i}": bank.weights, f"bias.{i}": bank.bias, f"patch.{i}": np.array([bank.channels, *bank.patch])}
+        arrays |= {
+            f"weights.{i}": bank.weights,
+            f"bias.{i}": bank.bias,
+            f"patch.{i}": np.array([bank.channels, *bank.patch]),
+        }
     if made.damping is not None:
         arrays |= {"directions": made.damping.directions, "factors": made.damping.factors}
     content = io.BytesIO()
@@ -64,6 +69,6 @@ def _read(place: Path, recipe: Recipe, shape: tuple[int, ...]) -> Extractor | No
             banks.append(FilterBank(channels, (high, wide), held[f"weights.{i}"], held[f"bias.{i}"]))
         damping = examples.Damping(held["directions"], held["factors"]) if recipe.damped else None
         mapped = FeatureMap(shape, recipe.blocks, banks)
-    except (OSError, ValueError, KeyError, EOFError):
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
     return Extractor(recipe, shape, mapped, damping, named(recipe, banks))

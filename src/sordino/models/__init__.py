@@ -56,7 +56,9 @@ def _resnet(shape: tuple[int, ...], classes: int) -> nn.Module:
 
 MODELS: dict[str, Entry] = {
     "linear": Entry(_linear, (1, 2, 3, 4), "linear softmax, starts at zero"),
-    "head": Entry(_conv("Head"), (1,), "linear softmax without a bias, starts at zero; for features (prepare features)"),
+    "head": Entry(
+        _conv("Head"), (1,), "linear softmax without a bias, starts at zero; for features (prepare features)"
+    ),
     "lenet": Entry(_conv("LeNet"), (3,), "LeNet-5 with ReLU and max pooling (LeCun et al. 1998; FedMAP)"),
     "lenet-sigmoid": Entry(_conv("SmoothLeNet"), (3,), "3 strided conv 5x5 + 1 FC with sigmoid (DLG, Zhu et al. 2019)"),
     "cnn-mnist": Entry(_conv("TwoConvTwoFC"), (3,), "2 conv 5x5 + 2 FC (DP-FedACN's MNIST network)"),

@@ -57,14 +57,17 @@ class Features(Preparation):
 
     def _made_blocks(self) -> tuple[Block, ...]:
         return tuple(
-            Block(int(f), int(p), int(s), float(t), int(c), int(r), bool(m)) for f, p, s, t, c, r, m in self.blocks or ()
+            Block(int(f), int(p), int(s), float(t), int(c), int(r), bool(m))
+            for f, p, s, t, c, r, m in self.blocks or ()
         )
 
     def recipe(self, shape: tuple[int, ...]) -> Recipe:
         """All settings of the features for this shape."""
         picture_shape(shape)
         usual = recipe_for(shape)
-        given = {name: getattr(self, name) for name in ("power", "damped", "pictures") if getattr(self, name) is not None}
+        given = {
+            name: getattr(self, name) for name in ("power", "damped", "pictures") if getattr(self, name) is not None
+        }
         blocks = usual.blocks if self.blocks is None else self._made_blocks()
         return replace(usual, blocks=blocks, seed=self.seed, **given)
 
