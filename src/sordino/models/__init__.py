@@ -56,9 +56,6 @@ def _resnet(shape: tuple[int, ...], classes: int) -> nn.Module:
 
 MODELS: dict[str, Entry] = {
     "linear": Entry(_linear, (1, 2, 3, 4), "linear softmax, starts at zero"),
-    "head": Entry(
-        _conv("Head"), (1,), "linear softmax without a bias, starts at zero; for features (prepare features)"
-    ),
     "lenet": Entry(_conv("LeNet"), (3,), "LeNet-5 with ReLU and max pooling (LeCun et al. 1998; FedMAP)"),
     "lenet-sigmoid": Entry(_conv("SmoothLeNet"), (3,), "3 strided conv 5x5 + 1 FC with sigmoid (DLG, Zhu et al. 2019)"),
     "cnn-mnist": Entry(_conv("TwoConvTwoFC"), (3,), "2 conv 5x5 + 2 FC (DP-FedACN's MNIST network)"),
@@ -70,6 +67,9 @@ MODELS: dict[str, Entry] = {
     "cnn-rail": Entry(_conv("Signal"), (2,), "1-D, 2 conv + 2 FC (AdaCT-DPFL's rail network)"),
     "char-lstm": Entry(_lstm, (1,), "embedding 8, 2 LSTM layers of 256, next character (LEAF; DP-FedACN)"),
     "resnet18": Entry(_resnet, (3,), "ResNet-18 with GroupNorm (He et al. 2016; Wu and He 2018)"),
+    "head": Entry(
+        _conv("Head"), (1,), "linear softmax without a bias, starts at zero; for features (prepare features)"
+    ),
 }
 
 _DEFAULTS = {
@@ -104,7 +104,7 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.
     >>> sum(p.numel() for p in net.parameters())
     343946
     """
-    whole(least=2, classes=classes)
+    whole(classes=classes)
     whole(least=0, seed=seed)
     make, shape = _maker(name), tuple(int(n) for n in shape)
     if name in MODELS and len(shape) not in MODELS[name].dims:
@@ -134,6 +134,10 @@ def _maker(name: str) -> Callable[[tuple[int, ...], int], nn.Module]:
         if not callable(found):
             raise BadInput(f"model {name!r} is no function of (shape, classes); name one that makes a module.")
         return found
+    if name.startswith("<"):
+        raise BadInput(
+            f"the model {name!r} was handed over in Python and cannot be built from its name; name one, or hand it over."
+        )
     raise BadInput(
         f"there is no model {name!r}: choose one of {', '.join(MODELS)}, or name your own as module:function."
     )
