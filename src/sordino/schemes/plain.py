@@ -30,6 +30,7 @@ class Plain(Scheme):
     """Whole updates, averaged as they are."""
 
     name = "plain"
+    scaled_steps = False
     work_class = ClientUpdate
 
     def exposure(self, multipliers: Sequence[float], sizes: PublicSizes) -> Exposure:

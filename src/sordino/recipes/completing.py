@@ -1,0 +1,75 @@
+"""From what was given to a whole plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sordino.errors import positive
+from sordino.methods import method
+from sordino.models import build
+from sordino.plan import Plan
+from sordino.privacy.vocabulary import Observer, Unit
+from sordino.recipes.choice import Choice
+from sordino.recipes.facts import PublicFacts
+from sordino.recipes.networks import fan_in, model_for
+from sordino.recipes.settings import BY_SCHEME, Asked
+from sordino.schemes import select
+
+if TYPE_CHECKING:
+    from torch import nn
+
+EPSILON = 4.0
+
+
+def resolve(
+    given: Mapping[str, Any], facts: PublicFacts, network: nn.Module | None = None
+) -> tuple[Plan, tuple[Choice, ...]]:
+    """The plan, and what was chosen for it."""
+    settings, choices = complete(given, facts, network)
+    return Plan.from_json(settings), choices
+
+
+def complete(
+    given: Mapping[str, Any], facts: PublicFacts | None, network: nn.Module | None = None
+) -> tuple[dict[str, Any], tuple[Choice, ...]]:
+    """The settings of a plan: what was given, over the method's own defaults, over what public facts suggest.
+
+    Without facts the network stays open, and what would follow from them stays at the plan's own defaults.
+    """
+    chosen = method(given.get("method", "adact"))
+    published = given.get("variant") == "published"
+    own = {**chosen.defaults, **(chosen.published_defaults if published else {})}
+    settings: dict[str, Any] = {**own, **given}
+    if facts is not None:
+        settings.setdefault("clients", facts.clients)
+    unit, observer = (
+        Unit(settings.get("unit", Unit.EXAMPLE)),
+        Observer(settings.get("observer", Observer.SECAGG_SERVER)),
+    )
+    choices: list[Choice] = []
+
+    def take(choice: Choice) -> None:
+        if settings.get(choice.name) is None:
+            settings[choice.name] = choice.value
+            choices.append(choice)
+
+    if chosen.private and settings.get("epsilon") is None and settings.get("multiplier") is None:
+        take(Choice("epsilon", EPSILON, "neither a budget nor a multiplier was given"))
+    if unit is Unit.CLIENT and observer is not Observer.PUBLIC:
+        take(Choice("sampling", "fixed", "who sees the messages sees who takes part: coins would gain nothing"))
+    if facts is None:
+        return settings, tuple(choices)
+    if settings.get("epsilon") is not None:
+        positive(epsilon=settings["epsilon"])
+    epsilon = float(settings.get("epsilon") or EPSILON)
+    if network is None:
+        if settings.get("model") == "auto":
+            settings.pop("model")
+        take(model_for(facts, epsilon if chosen.private else None))
+        network = build(settings["model"], facts.shape, facts.classes)
+    optimizer = str(settings.get("server_optimizer") or "adam")
+    asked = Asked(facts, chosen, published, epsilon, fan_in(network), optimizer)
+    for choice in BY_SCHEME[select(chosen, unit, observer).name](asked):
+        take(choice)
+    return settings, tuple(choices)
