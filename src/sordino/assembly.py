@@ -60,9 +60,15 @@ def assemble(plan: Plan, federation: Federation | None = None) -> tuple[nn.Modul
         whole = plan.cohort_size == plan.clients
         plan = plan.replace(clients=federation.clients, cohort=None if whole else plan.cohort)
     if plan.model == "auto":
-        facts = recipes.PublicFacts.of(federation)
+        facts = recipes.PublicFacts.of(federation).prepared(plan.preparation)
         plan = plan.replace(model=str(recipes.model_for(facts, plan.epsilon if plan.private else None).value))
-    return build(plan.model, federation.input_shape, federation.classes, plan.seed), federation, plan
+    return build(plan.model, input_shape(plan, federation), federation.classes, plan.seed), federation, plan
+
+
+def input_shape(plan: Plan, federation: Federation) -> tuple[int, ...]:
+    """The shape of what the model sees: that of a record, or of what the plan's preparation makes of one."""
+    shape = federation.input_shape
+    return shape if plan.preparation is None else plan.preparation.stages(shape).shape
 
 
 def population(plan: Plan) -> Federation:

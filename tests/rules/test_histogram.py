@@ -14,7 +14,6 @@ from sordino.errors import BadInput
 from sordino.privacy.randomness import SERVER, stream
 from sordino.rules.histogram import Histogram, crossing, increasing
 
-
 TAU = {"tau": 0.5}  # the paper's quantile
 
 

@@ -9,6 +9,7 @@ from sordino.errors import positive
 from sordino.methods import method
 from sordino.models import build
 from sordino.plan import Plan
+from sordino.preparation import Preparation, preparation_from
 from sordino.privacy.vocabulary import Observer, Unit
 from sordino.recipes.choice import Choice
 from sordino.recipes.facts import PublicFacts
@@ -62,6 +63,8 @@ def complete(
         return settings, tuple(choices)
     if settings.get("epsilon") is not None:
         positive(epsilon=settings["epsilon"])
+    if settings.get("prepare"):
+        facts = facts.prepared(_preparation(settings["prepare"]))
     epsilon = float(settings.get("epsilon") or EPSILON)
     if network is None:
         if settings.get("model") == "auto":
@@ -73,3 +76,9 @@ def complete(
     for choice in BY_SCHEME[select(chosen, unit, observer).name](asked):
         take(choice)
     return settings, tuple(choices)
+
+
+def _preparation(asked: Mapping[str, Any] | str) -> Preparation | None:
+    if asked == "none":
+        return None
+    return preparation_from({"kind": asked} if isinstance(asked, str) else asked)

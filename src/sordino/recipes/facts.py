@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from sordino.data.dataset import Dataset
     from sordino.federation.population import Federation
+    from sordino.preparation import Preparation
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,10 @@ class PublicFacts:
     def of_dataset(cls, data: Dataset, clients: int) -> PublicFacts:
         tokens = data.normalise is not None and data.normalise.tokens
         return cls(len(data), clients, tuple(data.x.shape[1:]), data.classes, tokens)
+
+    def prepared(self, preparation: Preparation | None) -> PublicFacts:
+        """Of what a model sees, where a preparation stands before it."""
+        return self if preparation is None else replace(self, shape=preparation.stages(self.shape).shape)
 
     @property
     def features(self) -> int:

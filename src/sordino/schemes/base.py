@@ -43,6 +43,7 @@ class Scheme(ABC):
     min_cohort: int = 0  # a cohort smaller than this is not called together
     record_canaries: bool = False  # canaries may be records, and not only directions
     scaled_steps: bool = True  # steps may go along mean / bound
+    whole_updates: bool = False  # what a client sends is one update that a heuristic defence may change
     uses_sizes: bool = True  # rates, weights or denominators are functions of the clients' sizes
 
     def __init__(self, plan: Plan) -> None:
@@ -74,8 +75,21 @@ class Scheme(ABC):
             raise BadInput(
                 f"steps of method {plan.method} follow no bound of the plan, so steps scaled has no use; use mean."
             )
+        if plan.defence is not None and not self.whole_updates:
+            raise BadInput(
+                f"defence {plan.defence} changes the whole update of a client, and here every record's gradient is clipped by "
+                "itself; use unit client, or method fedavg."
+            )
         self._check_metanet()
         self._check_relation()
+
+    def check_prelude(self) -> None:
+        """Refuse a preparation whose statistics no proof covers together with the rounds."""
+        if self.plan.mechanism != "gaussian":
+            raise BadInput(
+                f"a preparation releases statistics with Gaussian noise, and mechanism {self.plan.mechanism} cannot be composed "
+                "with it here; use mechanism gaussian."
+            )
 
     def _check_metanet(self) -> None:
         if self.plan.metanet is not None:

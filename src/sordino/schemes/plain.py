@@ -31,6 +31,7 @@ class Plain(Scheme):
 
     name = "plain"
     scaled_steps = False
+    whole_updates = True
     work_class = ClientUpdate
 
     def exposure(self, multipliers: Sequence[float], sizes: PublicSizes) -> Exposure:
