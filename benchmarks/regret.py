@@ -88,7 +88,13 @@ def run(federation: Federation, plan: Plan) -> tuple[float, float]:
 
 def recipe(federation: Federation, setting: Setting, epsilon: float, seed: int, **given: object) -> Plan:
     return plan_for(
-        federation, unit=setting.unit, observer="public", epsilon=epsilon, seed=seed, partition=setting.partition, **given
+        federation,
+        unit=setting.unit,
+        observer="public",
+        epsilon=epsilon,
+        seed=seed,
+        partition=setting.partition,
+        **given,
     )
 
 
@@ -131,7 +137,10 @@ class Book:
                 lines.write(json.dumps(row) + "\n")
             self.rows.append(row)
             self.done[self.key(row)] = row["accuracy"]
-            print(f"{setting} epsilon {epsilon:g} seed {seed} {config or 'recipe'}: {row['accuracy']:.3f}", file=sys.stderr)
+            print(
+                f"{setting} epsilon {epsilon:g} seed {seed} {config or 'recipe'}: {row['accuracy']:.3f}",
+                file=sys.stderr,
+            )
         return self.done[self.key(row)]
 
 
@@ -161,7 +170,13 @@ def cells(rows: list[dict]) -> list[dict]:
             if not mine or not whole:
                 continue
             best = max(whole, key=lambda config: float(np.mean(list(whole[config].values()))))
-            one = {"setting": setting, "epsilon": epsilon, "seeds": len(mine), "tried": len(runs), "best": json.loads(best)}
+            one = {
+                "setting": setting,
+                "epsilon": epsilon,
+                "seeds": len(mine),
+                "tried": len(runs),
+                "best": json.loads(best),
+            }
             one["recipe"], one["oracle"] = (float(np.mean(list(by.values()))) for by in (mine, whole[best]))
             one["spread"] = float(np.std(list(mine.values())))
             found.append(one | {"model": here[0]["model"], "regret": one["oracle"] - one["recipe"]})
