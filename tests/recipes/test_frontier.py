@@ -43,3 +43,13 @@ def test_tables_are_refused_in_a_sentence(shape):
 def test_what_it_is_not_for_is_refused_by_name(wrong):
     with pytest.raises(BadInput, match="recipe"):
         complete({"data": "digits", **wrong})
+
+
+def test_auto_takes_it_where_it_was_measured_to_win_and_nothing_stands_against_it(monkeypatch):
+    from sordino.recipes import PublicFacts, completing
+
+    monkeypatch.setattr(frontier, "settings", lambda *_: {"method": "dp-fedavg", "model": "head"})
+    many, few = PublicFacts(50_000, 10, (1, 28, 28), 10), PublicFacts(1437, 10, (1, 8, 8), 10)
+    assert completing.complete({"recipe": "auto"}, many)[0]["model"] == "head"
+    for given, facts in (({}, few), ({"model": "linear"}, many), ({"unit": "client"}, many), ({"epsilon": 50.0}, many)):
+        assert completing.complete({"recipe": "auto", **given}, facts)[0]["model"] != "head"
