@@ -107,7 +107,7 @@ def certified(small: bool = False) -> list[Case]:
         for unit in method.units:
             there = [place for place in places(method) if place[0] == unit]
             chosen.append(_case(method, there[i % len(there)]))
-    return chosen + list(_more())[:6]
+    return chosen + list(_more())[:7]
 
 
 def _case(method: Method, place: Place, note: str = "", **more: Any) -> Case:
@@ -123,6 +123,7 @@ def _more() -> Iterator[Case]:
     yield Case({"sampling": "poisson", "relation": "replace-one", **HALF})
     yield Case({"method": "quantile", "options": {"share": 0.9}}, Script(length=JUST_WITHIN), note="within the bound")
     yield Case({"method": "adact", "options": {"share": 0.9, "opening": 0.9}}, note="mostly histogram")
+    yield Case({"method": "adact", "options": {"tau": 0.5, "share": 0.9, "opening": 0.9}}, note="the paper's quantile")
     yield Case(resumes=True, note="resumed")
     yield Case({"unit": "example", "mechanism": "laplace"}, ONE)
     yield Case({"relation": "replace-one"})

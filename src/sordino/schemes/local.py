@@ -163,6 +163,10 @@ class LocalRound(ScheduledRound):
         bound = self.rule.bound(rule_state, None)
         return Release(mean, bound, 0.0, merge(states) if states else rule_state)
 
+    def step_bound(self, released: Release) -> float | None:
+        """What was released is a move of the model: its own steps followed the bound (`LocalSteps`), this one does not."""
+        return None
+
     def _check_released(self, t: int) -> None:
         """Each step is held against its grant where it is made (`LocalSteps`)."""
 
@@ -240,7 +244,7 @@ class LocalSteps:
         if self.terms.proven:
             certified.check_released(self.plan.mechanism, door.released, z, f"step {step + 1} of round {round}")
         output = RoundOutput(round, bound, said, mean, bound.std(z_sum) / units, asked)
-        return mean, self.rule.observe(state, output)
+        return mean / bound.size if self.plan.steps == "scaled" else mean, self.rule.observe(state, output)
 
     def _check_size(self, k: int, held: int) -> None:
         """Rates and steps follow from the declared size, so it must be the true one."""

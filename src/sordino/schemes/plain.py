@@ -30,6 +30,7 @@ class Plain(Scheme):
     """Whole updates, averaged as they are."""
 
     name = "plain"
+    scaled_steps = False
     whole_updates = True
     work_class = ClientUpdate
 

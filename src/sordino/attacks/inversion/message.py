@@ -159,9 +159,9 @@ class _Spy:
     def init(self, size: int) -> Arrays:
         return self.inner.init(size)
 
-    def step(self, theta: np.ndarray, mean: np.ndarray, state: Arrays) -> tuple[np.ndarray, Arrays]:
+    def step(self, theta: np.ndarray, mean: np.ndarray, state: Arrays, *how: Any) -> tuple[np.ndarray, Arrays]:
         self.mean = np.asarray(mean, np.float64)
-        return self.inner.step(theta, mean, state)
+        return self.inner.step(theta, mean, state, *how)
 
 
 def _one_round(
