@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sordino.clients.descent import Loss
+from sordino.clients.personal import PersonalModels
 from sordino.federation.sampling import Draws
 from sordino.gradients.flat import Flat, check
 from sordino.gradients.per_example import cross_entropy
@@ -37,9 +38,11 @@ class Site:
         plan: Plan,
         loss: Loss | None = None,
         draws: Draws | None = None,
+        personal: PersonalModels | None = None,
     ) -> None:
         self.federation, self.plan = federation, plan
         self.draws = Draws(plan) if draws is None else draws
+        self.personal = PersonalModels() if personal is None else personal  # what clients keep for themselves
         self.losses: Loss = loss or cross_entropy  # one number per example
         self.loss: Loss = functional.cross_entropy if loss is None else lambda out, y: loss(out, y).mean()
         self.device = next(model.parameters()).device
