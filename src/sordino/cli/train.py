@@ -52,6 +52,12 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("unit", str, tuple(Unit), "what is protected"),
     ("observer", str, tuple(Observer), "against whom"),
     ("relation", str, tuple(Relation), "neighbouring relation (by default it follows from the sampling)"),
+    (
+        "prepare",
+        str,
+        None,
+        "how records become model input, with statistics that are part of the budget: standard (tables)",
+    ),
     ("epsilon", float, None, "the budget; the noise is calibrated to it"),
     ("delta", float, None, "the probability that the guarantee leaves out"),
     ("multiplier", float, None, "noise over bound, instead of or besides epsilon"),

@@ -84,6 +84,14 @@ class Scheme(ABC):
         self._check_metanet()
         self._check_relation()
 
+    def check_prelude(self) -> None:
+        """Refuse a preparation whose statistics no proof covers together with the rounds."""
+        if self.plan.mechanism != "gaussian":
+            raise BadInput(
+                f"a preparation releases statistics with Gaussian noise, and mechanism {self.plan.mechanism} cannot be composed "
+                "with it here; use mechanism gaussian."
+            )
+
     def _check_metanet(self) -> None:
         if self.plan.metanet is not None:
             raise BadInput(
