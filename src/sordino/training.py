@@ -30,7 +30,9 @@ from sordino.callbacks import (
     Watch,
     metrics_row,
 )
-from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, start_engine
+from sordino.clients.personal import PersonalModels, coordinates
+from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, client_scores, start_engine
+from sordino.engines.client_scores import Spread
 from sordino.errors import BadInput, BudgetRefused, SordinoError
 from sordino.federation import binding, checkpoint
 from sordino.federation.checkpoint import Checkpoint
@@ -44,6 +46,7 @@ from sordino.preparation import Stages
 from sordino.privacy.ledger import Ledger
 from sordino.schemes import certified, prelude, settle
 from sordino.schemes.build_statement import build_statement
+from sordino.schemes.client import ClientUpdate
 from sordino.schemes.prelude import Ask
 from sordino.schemes.round import Context, RoundResult
 from sordino.schemes.terms import Terms
@@ -72,6 +75,7 @@ class Result:
     accuracy: float | None
     metrics: list[dict[str, Any]] = field(repr=False)
     warnings: tuple[str, ...] = ()
+    fairness: Spread | None = None  # accuracy of the model on the clients' public test splits
 
     @property
     def epsilon(self) -> float:
@@ -94,6 +98,7 @@ class Result:
             "rounds": self.rounds,
             "multiplier": self.terms.multiplier,
             "accuracy": self.accuracy,
+            "fairness": None if self.fairness is None else self.fairness.to_json(),
             "seconds_per_round": float(np.median(seconds)) if seconds else None,
             "stopped": self.stopped,
             "warnings": list(self.warnings),
@@ -132,7 +137,9 @@ def train(
     rule = build_rule(terms, model)  # may refuse: no folder yet
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
     extra = [*callbacks, *([Watch(on_round)] if on_round is not None else [])]
-    setup = Setup(model, federation, terms, rule, Draws(plan), options or EngineOptions(), loss)
+    options = options or EngineOptions()
+    own = PersonalModels(folder.personal, options.checkpoint_every + 1) if plan.scheme.keeps_personal else None
+    setup = Setup(model, federation, terms, rule, Draws(plan), options, loss, own)
     with told_when_full(folder.path):
         return _Training(setup, folder, resume, extra).run(start, stages, ask)
 
@@ -151,6 +158,11 @@ class _Training:
     def __init__(self, setup: Setup, folder: RunFolder, resume: bool, extra: Sequence[Callback]) -> None:
         self.folder, self.resume, self.plan = folder, resume, setup.terms.plan
         self.kept: Checkpoint | None = checkpoint.load(folder.checkpoint) if resume else None
+        if self.kept is not None and setup.personal is not None and not folder.personal.is_dir():
+            raise BadInput(
+                f"{folder.personal} is missing, and with it what the clients of this run keep for themselves; restore it, or start "
+                "a new run."
+            )
         self.federation = setup.federation
         self.initial = {name: value.detach().clone() for name, value in setup.model.state_dict().items()}
         begun = resume and folder.ledger.exists()  # noise that was drawn for one population must not meet another
@@ -181,6 +193,7 @@ class _Training:
             self._loop(run)
             for callback in self.callbacks:
                 callback.on_end(run)
+            fairness = self._client_scores(setup, run)
             simulated = started.engine.simulated
             terms = rounds.close(run.state)
             share = rounds.share(run.state)
@@ -193,7 +206,20 @@ class _Training:
             if started is not None:
                 started.engine.close()
         accuracy = run.row.get("accuracy")
-        return _finish(setup.model, terms, self.folder, run, statement, accuracy, plan)
+        return _finish(setup.model, terms, self.folder, run, statement, accuracy, plan, fairness)
+
+    def _client_scores(self, setup: Setup, run: Run) -> Spread | None:
+        """How the model does at each client, on public splits. Figures of personal models stay with the personal models."""
+        theta, work = run.state.theta, run.started.work
+        if setup.personal is not None and isinstance(work, ClientUpdate):
+            own = client_scores.spread(
+                setup.model, setup.federation, lambda k: work.own_model(k, run.state.round + 1, theta)
+            )
+            client_scores.write_personal(self.folder.personal, own)
+        found = client_scores.spread(setup.model, setup.federation, lambda k: theta)
+        if found is not None:
+            self.folder.write("fairness.json", json.dumps(found.to_json(), indent=2) + "\n")
+        return found
 
     def _prepare(self, setup: Setup, stages: Stages, ledger: Ledger, ask: Ask | None) -> Setup:
         """Play the prelude, and give every client its model input: before the engine starts, which may fork."""
@@ -264,6 +290,7 @@ def _finish(
     statement: Statement,
     accuracy: float | None,
     plan: Plan,
+    fairness: Spread | None,
 ) -> Result:
     from sordino.gradients.flat import Flat
     from sordino.report.run import write_report
@@ -276,19 +303,21 @@ def _finish(
     checkpoint.save_weights(module, folder.path / "model.safetensors")
     manifest.write(folder.path)
     stopped = statement.stopped or None
-    result = Result(module, plan, terms, statement, folder.path, statement.rounds, stopped, accuracy, run.history)
+    result = Result(
+        module, plan, terms, statement, folder.path, statement.rounds, stopped, accuracy, run.history, (), fairness
+    )
     write_report(result.folder)
     return result
 
 
 def _check_model(model: nn.Module, federation: Federation, plan: Plan, stages: Stages | None) -> None:
-    """A model that does not fit the data, or the plan's defence, is refused before anything is granted.
+    """A model that does not fit the data, the plan's defence or its personal layers is refused before anything is granted.
 
     It sees shapes, never a record.
     """
     import torch
 
-    from sordino.gradients.flat import check_output
+    from sordino.gradients.flat import check_output, layout
 
     if stages is not None:
         shape, dtype = stages.shape, torch.float32
@@ -297,3 +326,5 @@ def _check_model(model: nn.Module, federation: Federation, plan: Plan, stages: S
         shape, dtype = tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype
     check_output(model, shape, dtype, federation.classes)
     defences.check_model(defences.build(plan), model, shape, dtype)
+    if plan.personal is not None:
+        coordinates(layout(model), plan.personal)

@@ -10,6 +10,7 @@ that is run again, after a crash or between two phases, begins where it began be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from sordino.errors import BadInput
 from sordino.files import write_atomically
 
 if TYPE_CHECKING:
-    from sordino.gradients.flat import Flat
+    from sordino.gradients.flat import Flat, Slot
 
 KEEP = 16  # versions of each client; a server that goes back by more rounds is refused
 HEAD = "head"
@@ -95,7 +96,7 @@ class PersonalLayers:
     """Layers whose values each client has for itself; `personal` marks their coordinates in the flat vector."""
 
     def __init__(self, flat: Flat, names: str, models: PersonalModels) -> None:
-        self.personal, self.models = coordinates(flat, names), models
+        self.personal, self.models = coordinates(flat.slots, names), models
 
     def enter(self, theta: np.ndarray, client: int, round: int) -> np.ndarray:
         """The model that the client starts from: the shared one, with its own layers."""
@@ -112,9 +113,9 @@ class PersonalLayers:
         return np.where(self.personal, theta, trained)
 
 
-def coordinates(flat: Flat, names: str) -> np.ndarray:
+def coordinates(slots: Sequence[Slot], names: str) -> np.ndarray:
     """The coordinates of the layers named, separated by commas; `head` is the last layer with parameters."""
-    layers = list(dict.fromkeys(slot.layer for slot in flat.slots))
+    layers = list(dict.fromkeys(slot.layer for slot in slots))
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     chosen: set[str] = set()
     for name in wanted:
@@ -130,7 +131,7 @@ def coordinates(flat: Flat, names: str) -> np.ndarray:
         raise BadInput(
             "personal names every layer of the model, so that nothing would be trained together; leave one out."
         )
-    mask = np.zeros(flat.size, bool)
-    for slot in flat.slots:
+    mask = np.zeros(sum(slot.size for slot in slots), bool)
+    for slot in slots:
         mask[slot.offset : slot.offset + slot.size] = slot.layer in chosen
     return mask

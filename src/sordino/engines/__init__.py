@@ -115,6 +115,8 @@ def start_engine(setup: Setup) -> Started:
     if options.isolate_clients and isinstance(work, PooledGradients):
         work.isolate_clients = True
     can_fork = sys.platform == "linux" and site.device.type == "cpu"
+    if setup.terms.scheme.keeps_personal and setup.personal is None:
+        can_fork = False  # what a client keeps in memory would be lost to the next worker
     return Started(_engine(options, can_fork)(work, Scoring(site, theta), theta, options), work, start)
 
 
