@@ -197,7 +197,11 @@ class _Training:
             simulated = started.engine.simulated
             terms = rounds.close(run.state)
             share = rounds.share(run.state)
-            notes = (*self.federation.notes, *started.work.assumptions())
+            notes = (
+                *self.federation.notes,
+                *started.work.assumptions(),
+                *([] if fairness is None else [client_scores.PUBLIC]),
+            )
             statement = build_statement(terms, run.state, run.stopped, share, ledger.lost, simulated, notes)
         finally:
             self.folder.close()

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from sordino.federation.population import Federation
 
 PIECE = 1000
+PUBLIC = (
+    "The test split of each client, on which the figures between clients are measured, is public. In a simulated partition it has "
+    "the label shares that the partition gave the client."
+)
 
 
 @dataclass(frozen=True)
