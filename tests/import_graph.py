@@ -26,7 +26,7 @@ LAYERS = (
     ("methods",),
     ("schemes",),
     ("preparation",),
-    ("clients", "secagg", "models", "defences", "features"),
+    ("clients", "secagg", "models", "defences", "features", "record"),
     ("federation",),
     ("rules", "gradients", "data"),
     ("privacy", "native"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sordino import defences
+from sordino import defences, record
+from sordino.assembly import as_trained
 from sordino.callbacks import (
     Callback,
     Checkpoints,
@@ -31,9 +33,11 @@ from sordino.callbacks import (
     metrics_row,
 )
 from sordino.clients.personal import PersonalModels, coordinates
+from sordino.data.describe import unscaled
+from sordino.data.schema import CLASSIFICATION
 from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, client_scores, start_engine
 from sordino.engines.client_scores import Spread
-from sordino.errors import BadInput, BudgetRefused, SordinoError
+from sordino.errors import BadInput, BudgetRefused, SordinoError, SordinoWarning
 from sordino.federation import binding, checkpoint
 from sordino.federation.checkpoint import Checkpoint
 from sordino.federation.folder import RunFolder, told_when_full
@@ -133,6 +137,8 @@ def train(
         plan = plan.replace(method=method)
     stages = None if plan.preparation is None else plan.preparation.stages(federation.input_shape)
     _check_model(model, federation, plan, stages)
+    plan = as_trained(plan, federation, model)
+    advice = () if stages is not None else _advise(federation)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     rule = build_rule(terms, model)  # may refuse: no folder yet
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
@@ -140,8 +146,21 @@ def train(
     options = options or EngineOptions()
     own = PersonalModels(folder.personal, options.checkpoint_every + 1) if plan.scheme.keeps_personal else None
     setup = Setup(model, federation, terms, rule, Draws(plan), options, loss, own)
-    with told_when_full(folder.path):
-        return _Training(setup, folder, resume, extra).run(start, stages, ask)
+    try:
+        with told_when_full(folder.path):
+            result = _Training(setup, folder, resume, extra).run(start, stages, ask)
+            return replace(result, warnings=(*advice, *result.warnings))
+    finally:
+        folder.close()
+
+
+def _advise(federation: Federation) -> tuple[str, ...]:
+    """What a user should hear before the budget is spent. It looks at public data only."""
+    said = unscaled(federation.schema, None if federation.test is None else federation.test[0])
+    if said is None:
+        return ()
+    warnings.warn(said, SordinoWarning, stacklevel=3)
+    return (said,)
 
 
 def build_rule(terms: Terms, model: nn.Module) -> Rule:
@@ -166,7 +185,9 @@ class _Training:
         self.federation = setup.federation
         self.initial = {name: value.detach().clone() for name, value in setup.model.state_dict().items()}
         begun = resume and folder.ledger.exists()  # noise that was drawn for one population must not meet another
-        binding.bind(folder.checkpoint, setup.federation, resume=begun)
+        salt = binding.bind(folder.checkpoint, setup.federation, resume=begun)
+        if not begun:
+            record.write(folder.path, setup.federation, setup.model, salt)
         self.callbacks = [*_canaries(setup, folder), Evaluation(), Checkpoints(), KeptModels(), MetricLines(), *extra]
         done = 0 if self.kept is None else self.kept.state.round
         for callback in self.callbacks:
@@ -215,6 +236,8 @@ class _Training:
     def _client_scores(self, setup: Setup, run: Run) -> Spread | None:
         """How the model does at each client, on public splits. Figures of personal models stay with the personal models."""
         theta, work = run.state.theta, run.started.work
+        if self.plan.task != CLASSIFICATION:
+            return None  # there is no accuracy
         if setup.personal is not None and isinstance(work, ClientUpdate):
             own = client_scores.spread(
                 setup.model, setup.federation, lambda k: work.own_model(k, run.state.round + 1, theta)

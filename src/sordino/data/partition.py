@@ -46,7 +46,9 @@ def split(
         rows = dirichlet(labels, clients, alpha, generator)
     else:
         rows = by_shards(labels, clients, shards, generator)
-    return Split(rows, tests=None if data.test_y is None else alike(labels, rows, np.asarray(data.test_y), seed))
+    if data.test_y is None or not np.issubdtype(labels.dtype, np.integer):
+        return Split(rows)
+    return Split(rows, tests=alike(labels, rows, np.asarray(data.test_y), seed))
 
 
 def alike(labels: np.ndarray, rows: list[np.ndarray], held: np.ndarray, seed: int) -> list[np.ndarray]:

@@ -131,6 +131,10 @@ def _maker(name: str) -> Callable[[tuple[int, ...], int], nn.Module]:
         if not callable(found):
             raise BadInput(f"model {name!r} is no function of (shape, classes); name one that makes a module.")
         return found
+    if name.startswith("<"):
+        raise BadInput(
+            f"the model {name!r} was handed over in Python and cannot be built from its name; name one, or hand it over."
+        )
     raise BadInput(
         f"there is no model {name!r}: choose one of {', '.join(MODELS)}, or name your own as module:function."
     )
