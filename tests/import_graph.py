@@ -18,7 +18,7 @@ LAYERS = (
     ("attacks", "deployment"),
     ("training",),
     ("audit", "verify"),
-    ("report", "callbacks"),
+    ("report", "callbacks", "rehearsal"),
     ("engines",),
     ("planning",),
     ("assembly",),

@@ -79,7 +79,11 @@ def test_what_can_be_proven():
 
     assert all(provable(name) == (name != "fedavg") for name in NAMES)
     finite = {name for name in NAMES if provable(name, variant="published")}
-    assert finite == HOLDS | {"dp-fedddc", "fed-dpa", "noise-gamma"}  # in these three, at a larger epsilon than is printed
+    assert finite == HOLDS | {
+        "dp-fedddc",
+        "fed-dpa",
+        "noise-gamma",
+    }  # in these three, at a larger epsilon than is printed
     assert not provable("noise-gamma", variant="published", mechanism="laplace")
 
 

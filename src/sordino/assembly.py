@@ -125,7 +125,7 @@ def _name_of(module: nn.Module, plan: Plan, federation: Federation) -> str:
     name = default_for(federation.name) if plan.model == "auto" else plan.model
     if not is_given(name):
         try:
-            built = build(name, federation.input_shape, federation.classes, plan.seed)
+            built = build(name, input_shape(plan, federation), federation.classes, plan.seed)
         except BadInput:
             return given(type(module).__name__)
         own, other = module.state_dict(), built.state_dict()

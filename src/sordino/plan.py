@@ -66,8 +66,6 @@ class Plan:
     alpha: float = 1.0
     model: str = "auto"
     classes: int | None = None  # how many there are; None: the data set or its public test set says
-    # how records become model input, and the statistics asked for that before round 1; empty: as they are
-    prepare: Given[Mapping[str, Any], str] = given(field(default_factory=lambda: MappingProxyType({})))
     partition_seed: int | None = None  # of the partition; None: that of everything
     # tables of one's own
     client_column: str | None = None  # whose a row is; None: rows are dealt out, or each client has a file
@@ -75,6 +73,8 @@ class Plan:
     test: str | None = None  # a public test file
     schema: str | None = None  # schema.toml
     task: str = "classification"
+    # how records become model input, and the statistics asked for that before round 1; empty: as they are
+    prepare: Given[Mapping[str, Any], str] = given(field(default_factory=lambda: MappingProxyType({})))
     # the method
     method: Given[str, Method] = given("adact")
     variant: Given[Variant, Literal["certified", "published"]] = given(Variant.CERTIFIED)

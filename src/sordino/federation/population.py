@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike
 from sordino.data.check import Pair, alike, checked, count_classes, labeller, same_shape
 from sordino.data.dataset import Normalise, usual
 from sordino.data.ingest import Source
+from sordino.data.layout import Layout, is_parts, pack
 from sordino.data.schema import CLASSIFICATION, TASKS, Schema
 from sordino.errors import BadInput, one_of, whole
 from sordino.federation.origin import Origin, given
@@ -68,11 +69,12 @@ class Federation:
         task: str = CLASSIFICATION,
         schema: Schema | None = None,
         origin: Origin | None = None,
+        layout: Layout | None = None,
     ) -> None:
         self.name, self.clients, self.classes = name, clients, classes  # classes: of another task, its outputs
         self.classes_from_labels = classes_from_labels  # private labels decided a public number
         self.task, self.schema = task, schema
-        self.origin = origin
+        self.origin, self.layout = origin, layout  # layout: of examples of several arrays
         self.x, self.y, self.offsets = _frozen(x), _frozen(y), _frozen(offsets)
         self.sizes = None if offsets is None else _frozen(np.diff(offsets))
         self.ids = None if ids is None else tuple(ids)
@@ -189,6 +191,17 @@ class Federation:
         made.x, made.y = (_frozen(np.concatenate(pair)) for pair in ((self.x, x), (self.y, y)))
         return made
 
+    def fingerprint_of(self, k: int) -> str:
+        """A digest of client k's records; empty where they are made on demand. Private, as `fingerprint` is."""
+        if self.offsets is None:
+            return ""
+        digest = hashlib.sha256()
+        for array in self.raw(k):
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            for start in range(0, len(array), _HASHED):
+                digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
+        return digest.hexdigest()
+
     def mapped(self, apply: Callable[[np.ndarray], np.ndarray]) -> Federation:
         """The same population with other model input: `apply` takes stored rows, and looks at each row by itself.
 
@@ -210,17 +223,6 @@ class Federation:
         if self._local_tests is not None:
             made._local_tests = [(apply(x), y) for x, y in self._local_tests]
         return made
-
-    def fingerprint_of(self, k: int) -> str:
-        """A digest of client k's records; empty where they are made on demand. Private, as `fingerprint` is."""
-        if self.offsets is None:
-            return ""
-        digest = hashlib.sha256()
-        for array in self.raw(k):
-            digest.update(f"{array.dtype.str}{array.shape}".encode())
-            for start in range(0, len(array), _HASHED):
-                digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
-        return digest.hexdigest()
 
     def fingerprint(self) -> str:
         """A digest of the name, shapes, sizes and records, by which a run that resumes knows its population again.
@@ -279,6 +281,7 @@ class Federation:
 
         Bytes are taken for pixels (and divided by 255), other integers for tokens, unless `normalise` says otherwise.
         `task` is classification, regression or multi-label; of the latter y has a number, or a row of them, per example.
+        An x may be a dictionary or a tuple of arrays, which the model then takes by name or by place.
         """
         one_of(TASKS, task=task)
         clients = list(clients)
@@ -287,6 +290,7 @@ class Federation:
         if ids is not None and len(ids) != len(clients):
             raise BadInput(f"there are {len(clients)} clients but {len(ids)} ids: give one id per client.")
         label = labeller(ids)
+        clients, test, layout = _packed(clients, test, label)
         pairs = [checked(x, y, classes, label(k), task) for k, (x, y) in enumerate(clients)]
         same_shape([x for x, _ in pairs], label)
         offsets = np.concatenate([[0], np.cumsum([len(y) for _, y in pairs])]).astype(np.int64)
@@ -316,6 +320,7 @@ class Federation:
             task=task,
             schema=schema,
             origin=origin or Origin(given(name), task=task, classes=classes),
+            layout=layout,
         )
 
     @classmethod
@@ -522,6 +527,30 @@ class Federation:
             normalise=normalise,
             origin=Origin(given(name), classes=classes),
         )
+
+
+def _packed(
+    clients: list[tuple[ArrayLike, ArrayLike]],
+    test: tuple[ArrayLike, ArrayLike] | None,
+    label: Callable[[int], str],
+) -> tuple[list[tuple[ArrayLike, ArrayLike]], tuple[ArrayLike, ArrayLike] | None, Layout | None]:
+    """Examples of several arrays as rows of one."""
+    if not any(is_parts(x) for x, _ in clients):
+        return clients, test, None
+    made: list[tuple[ArrayLike, ArrayLike]] = []
+    layouts: list[Layout] = []
+    for k, (x, y) in enumerate([*clients, *([test] if test is not None else [])]):
+        who = label(k) if k < len(clients) else "the test set"
+        if not is_parts(x):
+            raise BadInput(f"{who} has one array and {label(0)} several: give all of them alike.")
+        rows, layout = pack(x, who)  # type: ignore[arg-type]
+        made.append((rows, y))
+        layouts.append(layout)
+        if layout != layouts[0]:
+            raise BadInput(
+                f"the fields of {who} are not those of {label(0)} (names, shapes and types): make them alike."
+            )
+    return made[: len(clients)], made[-1] if test is not None else None, layouts[0]
 
 
 def _path(file: str | Path | None) -> str | None:

@@ -101,7 +101,7 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.
     >>> sum(p.numel() for p in net.parameters())
     343946
     """
-    whole(least=2, classes=classes)
+    whole(classes=classes)
     whole(least=0, seed=seed)
     make, shape = _maker(name), tuple(int(n) for n in shape)
     if name in MODELS and len(shape) not in MODELS[name].dims:

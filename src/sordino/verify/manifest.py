@@ -20,8 +20,8 @@ from sordino.verify.verdict import Broken, Check
 NAME = "manifest.json"
 FORMAT = "sordino-manifest-1"
 FILES = ("plan.toml", "model.safetensors", "statement.json", "statement.txt")
-PRELUDE = "prelude.safetensors"  # where the plan has one
-ALSO = (record.NAME, record.SCHEMA)  # where a run has them
+PRELUDE = "prelude.safetensors"
+ALSO = (record.NAME, record.SCHEMA, PRELUDE)  # where a run has them
 
 
 def write(folder: Path) -> None:
@@ -31,7 +31,7 @@ def write(folder: Path) -> None:
     made = {
         "format": FORMAT,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "files": {name: digest(folder / name) for name in (*FILES, PRELUDE, *ALSO) if (folder / name).is_file()},
+        "files": {name: digest(folder / name) for name in (*FILES, *ALSO) if (folder / name).is_file()},
         "ledger": {"lines": len(ledger.hashes), "head": ledger.head},
         "software": record.software(),
     }
@@ -50,8 +50,7 @@ def compare(folder: Path, ledger: chain.Chain | None) -> list[Check]:
         held = _read(folder / NAME)
     except Broken as error:
         return [Check("manifest", False, str(error))]
-    there = PRELUDE in held["files"] or (folder / PRELUDE).exists()
-    named = (*FILES, *[PRELUDE] * there, *(name for name in ALSO if name in held["files"]))
+    named = (*FILES, *(name for name in ALSO if name in held["files"] or (folder / name).exists()))
     checks = [_file(folder / name, held["files"].get(name)) for name in named]
     head, lines = held["ledger"].get("head"), held["ledger"].get("lines")
     if ledger is not None and head == ledger.head and lines == len(ledger.hashes):

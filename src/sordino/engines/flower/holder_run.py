@@ -116,9 +116,9 @@ class HolderRun:
         self.site = Site(model, part, plan, draws=Draws(plan, 0), personal=own)
         self.theta = np.zeros(self.site.flat.size, np.float32)
         self.work = self.terms.scheme.work(self.site, self.theta, self.rule, self.terms)
-        self.prepared = True
         if not (self.folder / record.NAME).exists():  # what is trained on, kept here alone
             record.write(self.folder, self.part, model, binding.bind(self.folder, self.part, resume=False))
+        self.prepared = True
 
     # ---- the prelude -----------------------------------------------------------------------------
 
