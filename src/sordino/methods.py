@@ -27,6 +27,7 @@ from sordino.rules import (
     dp_fedamvc,
     dp_fedddc,
     dp_fedggc,
+    fed_dpa,
     fixed,
     geyer,
     noise_gamma,
@@ -34,6 +35,7 @@ from sordino.rules import (
 )
 from sordino.rules.base import Rule
 from sordino.schemes.base import Scheme
+from sordino.schemes.fed_dpa import FedDpa
 from sordino.schemes.fedmap import rule as fedmap
 from sordino.schemes.fedmap.scheme import FedMapScheme
 
@@ -87,6 +89,8 @@ class Method:
     private: bool = True  # False for the non-private baseline
     # A scheme of the method's own; None: by unit and observer (`schemes.select`).
     scheme: type[Scheme] | None = None
+    # A scheme of the method's own for some plans; None for a plan: as above.
+    own_scheme: Callable[[Plan], type[Scheme] | None] = lambda plan: None
 
     @property
     def private_as_published(self) -> bool:
@@ -243,6 +247,27 @@ TABLE = (
         "automatic",
         "Bu et al. 2023, Automatic clipping: differentially private deep learning made easier and stronger",
         automatic.certified,
+    ),
+    Method(
+        "fed-dpa",
+        "Yang, Huang and Ye 2023, Dynamic personalized federated learning with adaptive differential privacy",
+        fed_dpa.certified,
+        units=(Unit.CLIENT,),
+        published_observers=(Observer.PUBLIC, Observer.SECAGG_SERVER),
+        reasons=fed_dpa.REASONS,
+        defaults={
+            "unit": "client",
+            "rounds": 15,
+            "local_epochs": 2,
+            "batch_size": 16,
+            "optimizer": "adam",
+            "lr": 1e-3,
+            "bound": 0.5,
+        },  # fmt: skip
+        schedule=fed_dpa.schedule,
+        claim=claims.rdp,
+        provable_as_published=lambda plan: True,
+        own_scheme=lambda plan: FedDpa,
     ),
     Method(
         "fedmap",

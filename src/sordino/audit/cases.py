@@ -142,7 +142,7 @@ def _more() -> Iterator[Case]:
     for method in private_methods():
         if Unit.CLIENT not in method.units:
             continue
-        for settings in ({}, {"unit": "example"}):
+        for settings in ({}, {"unit": "example"})[: len(method.units)]:
             plan = Case({"method": method.name, "variant": "published", **settings}).plan()
             if method.published is not None and method.provable(plan):
                 yield Case({"method": method.name, "variant": "published", **settings})

@@ -96,6 +96,15 @@ class PerExampleGrads:
                 out[:, window.offset : window.offset + window.size] = rows
         return out
 
+    def squared_sums(self, real: int) -> Tensor:
+        """The flat sum over the first `real` examples of squared entries, in double precision."""
+        out = torch.zeros_like(self.flat.grad, dtype=torch.float64)
+        for record, slots in self.parts:
+            for slot, total in zip(slots, record.squared_sums(real)):
+                window = self.flat.slots[slot]
+                out[window.offset : window.offset + window.size] = total.reshape(-1)
+        return out
+
     def drop(self, bad: Tensor) -> None:
         """Make the examples of the mask contribute nothing."""
         for record, _ in self.parts:

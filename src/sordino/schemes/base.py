@@ -44,6 +44,7 @@ class Scheme(ABC):
     record_canaries: bool = False  # canaries may be records, and not only directions
     scaled_steps: bool = True  # steps may go along mean / bound
     whole_updates: bool = False  # what a client sends is one update that a heuristic defence may change
+    keeps_personal: bool = False  # clients keep a model, or layers, of their own that never leave
     uses_sizes: bool = True  # rates, weights or denominators are functions of the clients' sizes
 
     def __init__(self, plan: Plan) -> None:
@@ -78,6 +79,11 @@ class Scheme(ABC):
         if plan.defence is not None and not self.whole_updates:
             raise BadInput(
                 f"defence {plan.defence} changes the whole update of a client, and here every record's gradient is clipped by "
+                "itself; use unit client, or method fedavg."
+            )
+        if plan.personal is not None and not self.whole_updates:
+            raise BadInput(
+                f"personal {plan.personal!r} keeps layers out of a client's update, and here every record's gradient is clipped by "
                 "itself; use unit client, or method fedavg."
             )
         self._check_metanet()

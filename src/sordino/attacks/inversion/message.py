@@ -97,7 +97,7 @@ def refusal(plan: Plan, round: int = 1) -> str | None:
         )
     if plan.scheme.min_cohort > 1:
         return f"messages of method {plan.method} under secure aggregation need two clients at least; use --observer server."
-    if plan.method_spec.scheme is not None and round > 1:
+    if (plan.method_spec.scheme is not None or plan.scheme.keeps_personal) and round > 1:
         return f"clients of method {plan.method} keep a state of their own over the rounds; attack its first round."
     return None
 
@@ -226,7 +226,7 @@ def undefended(plan: Plan) -> Plan:
     return plan.replace(
         method="fedavg", variant="published", mechanism="gaussian", options={}, unit="client", observer="public", relation=None,
         epsilon=None, multiplier=None, weights="uniform", weight_cap=None, canaries=0, survivors=None, sampling="none",
-        cohort=None, optimizer="sgd", metanet=None, defence=None,
+        cohort=None, optimizer="sgd", metanet=None, defence=None, personal=None,
     )  # fmt: skip
 
 
