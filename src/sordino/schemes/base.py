@@ -42,6 +42,7 @@ class Scheme(ABC):
     secret_cohort: bool = False  # amplification rests on the observer not knowing who takes part
     min_cohort: int = 0  # a cohort smaller than this is not called together
     record_canaries: bool = False  # canaries may be records, and not only directions
+    laplace_by_clients: bool = False  # clients draw Laplace noise themselves, each its own in full
     uses_sizes: bool = True  # rates, weights or denominators are functions of the clients' sizes
 
     def __init__(self, plan: Plan) -> None:
@@ -69,6 +70,11 @@ class Scheme(ABC):
             )
         if plan.canaries and plan.canary in RECORD_CANARIES and not self.record_canaries:
             raise BadInput(f"canaries of kind {plan.canary} are records, for the example unit pooled; use turning.")
+        if plan.mechanism == "laplace" and self.noise != Noise.CENTRAL and not self.laplace_by_clients:
+            raise BadInput(
+                f"Laplace noise is drawn by the server, on the sum, which does not convince observer {plan.observer}; "
+                "use observer public, or mechanism gaussian."
+            )
         self._check_metanet()
         self._check_relation()
 
@@ -117,6 +123,11 @@ class Scheme(ABC):
 
     def steps(self, sizes: PublicSizes) -> int:
         """Releases that are charged in each round."""
+        return 1
+
+    @property
+    def round_epochs(self) -> int:
+        """Local epochs that a round counts for in a schedule; a round without local training counts as one."""
         return 1
 
     def settle(self, sizes: PublicSizes) -> Terms:
