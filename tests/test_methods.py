@@ -167,7 +167,9 @@ def test_laplace_noise_only_where_it_is_proven():
     for name in either:
         assert build(name, mechanism="laplace").bound({"round": 1, "epoch": 0}, None).norm_kind == "l1"
     for unit in ("client", "example"):
-        with pytest.raises(BadInput, match="does not convince observer server; use observer public, or mechanism gauss"):
+        with pytest.raises(
+            BadInput, match="does not convince observer server; use observer public, or mechanism gauss"
+        ):
             Plan(method="dp-fedavg", mechanism="laplace", observer="server", unit=unit, multiplier=1.0)
     assert Plan(method="noise-gamma", mechanism="laplace", observer="server", unit="client", multiplier=1.0).scheme
     with pytest.raises(BadInput, match="mechanism of method adact must be one of gaussian, not 'laplace'"):

@@ -308,7 +308,11 @@ TABLE = (
         defaults={"unit": "example", "observer": "server"},
         reasons_of=fedmap.reasons_of,
         paper_setting={
-            "unit": ("example",), "observer": ("server",), "sampling": ("fixed",), "local_epochs": (3, 8, 5), "batch_size": (64, 4),
+            "unit": ("example",),
+            "observer": ("server",),
+            "sampling": ("fixed",),
+            "local_epochs": (3, 8, 5),
+            "batch_size": (64, 4),
             "lr": (0.01, 0.001, 0.1),
         },
         scheme=FedMapScheme,

@@ -59,7 +59,9 @@ def reasons_of(plan: Plan) -> tuple[str, ...]:
     )
     if plan.unit == Unit.CLIENT:
         return (how, bits, first, noise, sign, delta)
-    of_records = "Every release uses an exact bit on each record's norm, against a moving threshold: the norm is bisected."
+    of_records = (
+        "Every release uses an exact bit on each record's norm, against a moving threshold: the norm is bisected."
+    )
     return (how, of_records, first, noise, sign)
 
 

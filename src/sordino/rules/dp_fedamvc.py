@@ -19,7 +19,9 @@ from sordino.rules.schedule import Scheduled
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
 
-GUESS = "Yu et al. 2018 was not read; DP-FedACN says only that the bound decays linearly, and where it ends is our guess."
+GUESS = (
+    "Yu et al. 2018 was not read; DP-FedACN says only that the bound decays linearly, and where it ends is our guess."
+)
 
 
 @dataclass(frozen=True)

@@ -142,9 +142,7 @@ class EpochUpdates:
         flat.guard()
         return flat.theta.detach().cpu().numpy() - start
 
-    def _release(
-        self, update: np.ndarray, bound: Bound, z: float, round: int, item: int, epoch: int
-    ) -> np.ndarray:
+    def _release(self, update: np.ndarray, bound: Bound, z: float, round: int, item: int, epoch: int) -> np.ndarray:
         """One clipped update through the door, held against the grant."""
         grid = mechanisms.FixedPoint.for_bound(bound, 2, max(1000.0, z))
         total = Private(mechanisms.Sum(grid.encode(bound.clip(update)), grid), bound=bound)
@@ -154,5 +152,3 @@ class EpochUpdates:
         if self.terms.proven:
             certified.check_released(self.plan.mechanism, [event], z, f"epoch {epoch + 1} of round {round}")
         return noisy.value
-
-
