@@ -44,7 +44,7 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
     name = given.get("method", "adact")
     chosen = method(name)
     published = given.get("variant") == "published"
-    own = {**chosen.defaults, **(chosen.published_defaults if published else {})}
+    own = {**chosen.defaults, **(chosen.published_defaults(given) if published else {})}
     settings_so_far: dict[str, Any] = {"unit": Unit.EXAMPLE, "observer": Observer.SECAGG_SERVER} | own | given
     way = select(chosen, Unit(settings_so_far["unit"]), Observer(settings_so_far["observer"])).name
     usual = {} if {"lr", "server_optimizer"} & given.keys() else USUAL.get(way, {})  # they only suit each other

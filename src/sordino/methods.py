@@ -111,9 +111,12 @@ class Method:
             return None
         return self.private and not self.reasons
 
-    @property
-    def published_defaults(self) -> Mapping[str, object]:
-        return {name: values[0] for name, values in self.paper_setting.items()}
+    def published_defaults(self, given: Mapping[str, object]) -> Mapping[str, object]:
+        """The paper's setting, for a plan in which these are given; of another unit only what does not depend on the unit."""
+        first = {name: values[0] for name, values in self.paper_setting.items()}
+        if given.get("unit", first.get("unit")) != first.get("unit"):
+            first = {name: value for name, value in first.items() if name not in ("observer", "sampling", "weights")}
+        return first
 
     def departures(self, plan: Plan) -> tuple[str, ...]:
         """Where a published run is set otherwise than its paper."""
