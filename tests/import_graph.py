@@ -25,6 +25,7 @@ LAYERS = (
     ("plan",),
     ("methods",),
     ("schemes",),
+    ("preparation",),
     ("clients", "secagg", "models", "defences", "features"),
     ("federation",),
     ("rules", "gradients", "data"),

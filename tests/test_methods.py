@@ -31,6 +31,7 @@ class StandIn:
     mechanism: str = "gaussian"
     bound: float = 1.0
     options: dict[str, Any] = field(default_factory=dict)
+    defence: str | None = None
     observer: str = "public"
     epsilon: float | None = None
     delta: float = 1e-5

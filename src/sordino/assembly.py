@@ -71,8 +71,14 @@ def assemble(plan: Plan) -> tuple[nn.Module, Federation, Plan]:
         whole = plan.cohort_size == plan.clients
         plan = plan.replace(clients=federation.clients, cohort=None if whole else plan.cohort)
     name = default_for(federation.name) if plan.model == "auto" else plan.model
-    model = build(name, federation.input_shape, federation.classes, plan.seed)
+    model = build(name, input_shape(plan, federation), federation.classes, plan.seed)
     return model, federation, plan.replace(model=name)
+
+
+def input_shape(plan: Plan, federation: Federation) -> tuple[int, ...]:
+    """The shape of what the model sees: that of a record, or of what the plan's preparation makes of one."""
+    shape = federation.input_shape
+    return shape if plan.preparation is None else plan.preparation.stages(shape).shape
 
 
 def population(plan: Plan) -> Federation:

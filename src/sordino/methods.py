@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sordino import own_code
+from sordino import defences, own_code
 from sordino.errors import BadInput, one_of
 from sordino.privacy.vocabulary import Observer, Unit, Variant
 from sordino.rules import (
@@ -147,6 +147,8 @@ class Method:
         """Refuse options and mechanisms that the method does not have."""
         one_of(self.mechanisms, **{f"mechanism of method {self.name}": plan.mechanism})
         for name, value in plan.options.items():
+            if name in defences.own_options(plan):
+                continue
             if name not in self.options:
                 accepted = f"it has {', '.join(self.options)}" if self.options else "it has none"
                 raise BadInput(f"method {self.name} has no option {name!r}; {accepted}.")

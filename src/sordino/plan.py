@@ -17,8 +17,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar, cast
 
+from sordino import defences
 from sordino.errors import BadInput, at_least, between, one_of, positive, whole
 from sordino.methods import Method, adopt, method
+from sordino.preparation import Preparation, preparation_from
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
 from sordino.schemes import Scheme, scheme_for
 from sordino.schemes.base import RECORD_CANARIES
@@ -63,6 +65,8 @@ class Plan:
     alpha: float = 1.0
     model: str = "auto"
     classes: int | None = None  # how many there are; None: the data set or its public test set says
+    # how records become model input, and the statistics asked for that before round 1; empty: as they are
+    prepare: Given[Mapping[str, Any], str] = given(field(default_factory=lambda: MappingProxyType({})))
     # the method
     method: Given[str, Method] = given("adact")
     variant: Given[Variant, Literal["certified", "published"]] = given(Variant.CERTIFIED)
@@ -70,6 +74,7 @@ class Plan:
     bound: float = 1.0
     options: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     metanet: str | None = None  # weights of FedMAP's controllers; None: those of the package
+    defence: str | None = None  # a heuristic that changes updates before they are clipped; no guarantee
     # the guarantee
     unit: Given[Unit, Literal["client", "example"]] = given(Unit.EXAMPLE)
     observer: Given[Observer, Literal["public", "secagg-server", "server"]] = given(Observer.SECAGG_SERVER)
@@ -106,6 +111,7 @@ class Plan:
             object.__setattr__(self, "method", adopt(self.method))
         _enums(self)
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+        object.__setattr__(self, "prepare", _prepared(self.prepare))
         if self.cohort is None:
             object.__setattr__(self, "cohort", self.clients)
         self._check_numbers()
@@ -169,6 +175,9 @@ class Plan:
                 f"method {self.method} has no bound for canaries to reach; use a private method, or canaries 0."
             )
         self.scheme.check()
+        if self.preparation is not None:
+            self.scheme.check_prelude()
+        defences.build(self)  # an unknown name, or a setting that it does not have
 
     # ---- what follows from the fields ------------------------------------------------------------------------------------
 
@@ -185,6 +194,11 @@ class Plan:
     def scheme(self) -> Scheme:
         """What one unit is exposed to, and what a round does."""
         return scheme_for(self)
+
+    @cached_property
+    def preparation(self) -> Preparation | None:
+        """How records become model input; None: as they are."""
+        return preparation_from(self.prepare) if self.prepare else None
 
     @property
     def published(self) -> bool:
@@ -221,10 +235,11 @@ class Plan:
 
     def to_toml(self) -> str:
         plain = self.to_json()
-        plain.pop("options")
+        tables = {name: dict(plain.pop(name)) for name in ("options", "prepare")}  # type: ignore[call-overload]
         lines = [f"{key} = {_toml(value)}" for key, value in plain.items() if value is not None]
-        if self.options:
-            lines += ["", "[options]", *(f"{key} = {_toml(value)}" for key, value in self.options.items())]
+        for name, table in tables.items():
+            if table:
+                lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -255,6 +270,14 @@ def _enums(plan: Plan) -> None:
             object.__setattr__(plan, name, kind(value))
         except ValueError:
             raise BadInput(f"{name} must be one of {', '.join(kind)}, not {value!r}.") from None
+
+
+def _prepared(asked: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
+    """The preparation in full, its defaults included; a name alone means its defaults."""
+    if not asked or asked == "none":
+        return MappingProxyType({})
+    plain = {"kind": asked} if isinstance(asked, str) else asked
+    return MappingProxyType(preparation_from(plain).to_json())
 
 
 def _is_word(value: object) -> bool:

@@ -12,12 +12,13 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sordino import defences
 from sordino.callbacks import (
     Callback,
     Checkpoints,
@@ -29,7 +30,7 @@ from sordino.callbacks import (
     Watch,
     metrics_row,
 )
-from sordino.engines import Aborted, EngineOptions, Setup, StartEngine, start_engine
+from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, start_engine
 from sordino.errors import BadInput, BudgetRefused, SordinoError
 from sordino.federation import binding, checkpoint
 from sordino.federation.checkpoint import Checkpoint
@@ -39,9 +40,11 @@ from sordino.federation.sampling import Draws
 from sordino.federation.sizes import PublicSizes
 from sordino.methods import Method, RuleContext
 from sordino.plan import Plan
+from sordino.preparation import Stages
 from sordino.privacy.ledger import Ledger
-from sordino.schemes import certified, settle
+from sordino.schemes import certified, prelude, settle
 from sordino.schemes.build_statement import build_statement
+from sordino.schemes.prelude import Ask
 from sordino.schemes.round import Context, RoundResult
 from sordino.schemes.terms import Terms
 
@@ -112,24 +115,27 @@ def train(
     callbacks: Sequence[Callback] = (),
     on_round: Callable[[Progress], None] | None = None,
     start: StartEngine = start_engine,
+    ask: Ask | None = None,
 ) -> Result:
     """Train `model` on `federation` as `plan` says, and state what is proven of the result.
 
     `method` replaces the plan's: a `Method` of your own, or its name as ``module:object``. `out` is the run folder (by
     default a new one under ``runs/``). With `resume` the run in `out` goes on where it was. `loss(outputs, targets)`
     gives one number per example; by default cross-entropy. `callbacks` are called around the rounds
-    (`sordino.Callback`). `start` makes the engine.
+    (`sordino.Callback`). `start` makes the engine; `ask` puts a question of the prelude to all clients (default: on this
+    machine).
     """
     if method is not None:
         plan = plan.replace(method=method)
-    _check_model(model, federation)
+    stages = None if plan.preparation is None else plan.preparation.stages(federation.input_shape)
+    _check_model(model, federation, plan, stages)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     rule = build_rule(terms, model)  # may refuse: no folder yet
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
     extra = [*callbacks, *([Watch(on_round)] if on_round is not None else [])]
     setup = Setup(model, federation, terms, rule, Draws(plan), options or EngineOptions(), loss)
     with told_when_full(folder.path):
-        return _Training(setup, folder, resume, extra).run(start)
+        return _Training(setup, folder, resume, extra).run(start, stages, ask)
 
 
 def build_rule(terms: Terms, model: nn.Module) -> Rule:
@@ -148,21 +154,26 @@ class _Training:
         self.kept: Checkpoint | None = checkpoint.load(folder.checkpoint) if resume else None
         self.federation = setup.federation
         self.initial = {name: value.detach().clone() for name, value in setup.model.state_dict().items()}
-        binding.bind(folder.checkpoint, setup.federation, resume=self.kept is not None)
+        begun = resume and folder.ledger.exists()  # noise that was drawn for one population must not meet another
+        binding.bind(folder.checkpoint, setup.federation, resume=begun)
         self.callbacks = [*_canaries(setup, folder), Evaluation(), Checkpoints(), KeptModels(), MetricLines(), *extra]
         done = 0 if self.kept is None else self.kept.state.round
         for callback in self.callbacks:
             setup = callback.on_setup(setup, done)
         self.setup = setup
 
-    def run(self, start: StartEngine) -> Result:
+    def run(self, start: StartEngine, stages: Stages | None = None, ask: Ask | None = None) -> Result:
         setup, plan = self.setup, self.plan
-        started = start(setup)
-        for callback in self.callbacks:
-            started = callback.on_engine(started)
         ledger: Ledger | None = None
+        started: Started | None = None
         try:
-            ledger = self._ledger(setup.terms)
+            if stages is not None:
+                ledger = self._ledger(setup.terms)
+                setup = self._prepare(setup, stages, ledger, ask)
+            started = start(setup)
+            for callback in self.callbacks:
+                started = callback.on_engine(started)
+            ledger = ledger or self._ledger(setup.terms)
             context = Context(setup.terms, setup.rule, started.engine, started.work, ledger, setup.draws)
             rounds = setup.terms.scheme.rounds(context)
             state = self.kept.state if self.kept else rounds.start(started.theta.copy())
@@ -180,9 +191,16 @@ class _Training:
             self.folder.close()
             if ledger is not None:
                 ledger.close()
-            started.engine.close()
+            if started is not None:
+                started.engine.close()
         accuracy = run.row.get("accuracy")
         return _finish(setup.model, terms, self.folder, run, statement, accuracy, plan)
+
+    def _prepare(self, setup: Setup, stages: Stages, ledger: Ledger, ask: Ask | None) -> Setup:
+        """Play the prelude, and give every client its model input: before the engine starts, which may fork."""
+        asked = ask or prelude.here(self.federation, self.plan, stages)
+        released = prelude.play(setup.terms, stages, ledger, asked, self.folder.path)
+        return replace(setup, federation=setup.federation.mapped(lambda x: stages.apply(x, released)))
 
     def _loop(self, run: Run) -> None:
         """Round after round, until the plan, the budget or a callback ends it."""
@@ -264,11 +282,19 @@ def _finish(
     return result
 
 
-def _check_model(model: nn.Module, federation: Federation) -> None:
-    """A model that does not fit the data is refused before anything is granted. It sees shapes, never a record."""
+def _check_model(model: nn.Module, federation: Federation, plan: Plan, stages: Stages | None) -> None:
+    """A model that does not fit the data, or the plan's defence, is refused before anything is granted.
+
+    It sees shapes, never a record.
+    """
     import torch
 
     from sordino.gradients.flat import check_output
 
-    x, _ = federation[0]
-    check_output(model, tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype, federation.classes)
+    if stages is not None:
+        shape, dtype = stages.shape, torch.float32
+    else:
+        x, _ = federation[0]
+        shape, dtype = tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype
+    check_output(model, shape, dtype, federation.classes)
+    defences.check_model(defences.build(plan), model, shape, dtype)

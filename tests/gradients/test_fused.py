@@ -86,6 +86,24 @@ def test_values_and_gradients_are_those_of_the_separate_layers(shape, relu, bias
 
 @needs_native
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("real", [0, 1, 3, 5])
+def test_free_slots_are_zero_and_change_no_bit(shape, real):
+    torch.manual_seed(1)
+    layer, form, separate, size = block(shape)
+    x = torch.randn(5, *size)
+    grad = torch.randn_like(separate(x, layer))
+    lift = (lambda t: t.detach().unsqueeze(2)) if x.dim() == 3 else torch.Tensor.detach
+    args = lift(x), lift(layer.weight)
+    values, where = fused.forward(*args, layer.bias.detach(), form)
+    all_ = fused.backward(lift(grad), *args, values, where, form, True, each=True)
+    few_values, few_where = fused.forward(*args, layer.bias.detach(), form, real)
+    few = fused.backward(lift(grad), *args, few_values, few_where, form, True, True, real)
+    for whole, part in zip((values, *all_), (few_values, *few)):
+        assert torch.equal(whole[:real], part[:real]) and not part[real:].any()
+
+
+@needs_native
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("inside", [True, False])
 def test_gradients_of_each_example_by_itself(shape, inside):
     torch.manual_seed(1)

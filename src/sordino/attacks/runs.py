@@ -132,6 +132,11 @@ def invert_run(
             raise BadInput(f"{one.name} is an attack of kind {one.kind}; call attack_run for it.")
     plan = Plan.load(RunFolder.reopen(folder).plan)
     weights, statement = _ended(folder)
+    if plan.preparation is not None:
+        raise BadInput(
+            f"the model of this run takes what preparation {plan.preparation.kind} makes of a record, and inversion looks for "
+            "records; attack a run without a preparation."
+        )
     plan, make, federation = _assembled(plan, make, federation)
     module = make(plan.seed)
     _load(module, weights)
@@ -170,7 +175,7 @@ def _open(folder: Path, make: Make | None, federation: Federation | None, settin
     run = RunFolder.reopen(folder)
     plan = Plan.load(run.plan)
     weights, statement = _ended(folder)
-    plan, make, federation = _assembled(plan, make, federation)
+    plan, make, federation = _assembled(*_after_prelude(plan, make, federation, folder, statement))
     module = make(plan.seed)
     _load(module, weights)
     target = Target(
@@ -197,14 +202,31 @@ def _ended(folder: Path) -> tuple[Path, dict[str, Any]]:
     return weights, json.loads(said.read_text())
 
 
+def _after_prelude(
+    plan: Plan, make: Make | None, federation: Federation | None, folder: Path, statement: dict[str, Any]
+) -> tuple[Plan, Make | None, Federation | None]:
+    """The run from round 1 on. What the prelude released is public: attackers use it, and train their models with it too."""
+    from sordino.assembly import population
+    from sordino.schemes import prelude
+
+    if plan.preparation is None:
+        return plan, make, federation
+    raw = population(plan) if federation is None else federation
+    rest = plan.replace(prepare={}, epsilon=None, multiplier=statement["multiplier"], clients=raw.clients)
+    return rest, make, raw.mapped(prelude.model_input(folder, plan, raw.input_shape))
+
+
 def _assembled(plan: Plan, make: Make | None, federation: Federation | None) -> tuple[Plan, Make, Federation]:
     from sordino.assembly import assemble
     from sordino.models import build
 
     if make is not None and federation is not None:
         return plan, make, federation
-    _, found, plan = assemble(plan)
-    population = found if federation is None else federation
+    if federation is None or plan.model == "auto":
+        _, found, plan = assemble(plan)
+        population = found if federation is None else federation
+    else:
+        population = federation
 
     def fresh(seed: int) -> Any:
         return build(plan.model, population.input_shape, population.classes, seed)
@@ -347,7 +369,7 @@ def control_plan(plan: Plan, examples: int) -> Plan:
     bare: dict[str, Any] = {
         "method": "fedavg", "variant": Variant.PUBLISHED, "mechanism": "gaussian", "options": {}, "unit": Unit.CLIENT,
         "observer": Observer.PUBLIC, "relation": None, "epsilon": None, "multiplier": None, "weights": "size",
-        "weight_cap": None, "canaries": 0, "secure": False,
+        "weight_cap": None, "canaries": 0, "secure": False, "defence": None,
     }  # fmt: skip
     if not isinstance(plan.scheme, Pooled):
         return plan.replace(**bare)

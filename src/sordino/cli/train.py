@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sordino.cli.numbers import count, number
+from sordino.defences import DEFENCES
 from sordino.errors import BadInput
 from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
@@ -41,9 +42,21 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("mechanism", str, MECHANISMS, "noise"),
     ("bound", float, None, "first clipping threshold; public"),
     ("metanet", str, None, "weights of FedMAP's controllers, from `sordino metanet pretrain`"),
+    (
+        "defence",
+        str,
+        tuple(DEFENCES),
+        "a heuristic that changes updates before clipping (client unit, fedavg); no guarantee",
+    ),
     ("unit", str, tuple(Unit), "what is protected"),
     ("observer", str, tuple(Observer), "against whom"),
     ("relation", str, tuple(Relation), "neighbouring relation (by default it follows from the sampling)"),
+    (
+        "prepare",
+        str,
+        None,
+        "how records become model input, with statistics that are part of the budget: standard (tables)",
+    ),
     ("epsilon", float, None, "the budget; the noise is calibrated to it"),
     ("delta", float, None, "the probability that the guarantee leaves out"),
     ("multiplier", float, None, "noise over bound, instead of or besides epsilon"),

@@ -14,8 +14,10 @@ import numpy as np
 from sordino.data.check import Pair
 from sordino.data.dataset import Normalise, usual
 from sordino.engines import EngineOptions, Setup, Started
-from sordino.engines.flower.engine import Patience, Remote, RemoteWork
+from sordino.engines.flower import wire
+from sordino.engines.flower.engine import Patience, Remote, RemoteWork, ask_prelude
 from sordino.engines.flower.holder import VERSION
+from sordino.engines.flower.holder_run import terms_of
 from sordino.engines.flower.part import Facts, Part
 from sordino.engines.flower.policy import Refused
 from sordino.engines.flower.transport import SecureChannel
@@ -23,7 +25,9 @@ from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.errors import BadInput, SordinoError
 from sordino.files import write_atomically
 from sordino.plan import Plan
+from sordino.preparation import Released
 from sordino.privacy.ledger import Ledger
+from sordino.schemes import prelude
 from sordino.training import Progress, Result, train
 
 log = logging.getLogger("sordino.server")
@@ -79,8 +83,12 @@ def federate(
         "certificates": dict(certificates or {}),
     }
 
+    stages = None if plan.preparation is None else plan.preparation.stages(facts.shape)
+    terms, released = terms_of(plan, facts), list[np.ndarray]()  # what the prelude released, when it is over
+
     def put(kind: str, clients: Sequence[int]) -> dict[int, Message]:
-        said = post.ask({k: Message(kind, enrolment) for k in clients}, patience.deadline)
+        told = Message(kind, {}, wire.released_arrays(released)) if kind == "prepare" else Message(kind, enrolment)
+        said = post.ask({k: told for k in clients}, patience.deadline)
         refused = {post.names[k]: p.head.get("said") or p.head.get("class") for k, p in post.problems.items()}
         if refused:
             raise Refused(" ".join(f"{name} refuses: {why}" for name, why in refused.items()))
@@ -89,11 +97,19 @@ def federate(
     def enrol(clients: Sequence[int]) -> None:
         for k in put("enrol", clients):
             log.info("%s is enrolled", post.names[k])
+        if stages is not None and len(released) == len(terms.prelude):
+            put("prepare", clients)
+
+    def put_prelude(theta: np.ndarray, survivors: int, known: Released) -> Remote:
+        return Remote(post, terms, facts, None, theta, patience, enrol, simulated, survivors, known)
 
     def start(setup: Setup) -> Started:
         from sordino.clients.site import Site
         from sordino.engines.scoring import Scoring
 
+        if stages is not None:
+            released[:] = prelude.read(out)[0]
+            put("prepare", post.present())
         site = Site(setup.model, setup.federation, plan, setup.loss, setup.draws)
         theta = site.flat.vector().cpu().numpy()
         current = theta.copy()
@@ -105,9 +121,12 @@ def federate(
         put("propose", post.present())  # before anyone has set a budget aside
     enrol(post.present())
     federation = Part.seen_by_server(facts, test)
-    model = build(plan.model, facts.shape, facts.classes, plan.seed)
+    model = build(plan.model, facts.shape if stages is None else stages.shape, facts.classes, plan.seed)
     again = resume and (out / "ledger.jsonl").exists()
-    result = train(model, federation, plan, out=out, resume=again, options=options, on_round=on_round, start=start)
+    ask = None if stages is None else ask_prelude(put_prelude, terms, stages)
+    result = train(
+        model, federation, plan, out=out, resume=again, options=options, on_round=on_round, start=start, ask=ask
+    )
     _close(post, result, out, authority)
     return result
 

@@ -164,6 +164,28 @@ class Federation:
         made.x, made.y = (_frozen(np.concatenate(pair)) for pair in ((self.x, x), (self.y, y)))
         return made
 
+    def mapped(self, apply: Callable[[np.ndarray], np.ndarray]) -> Federation:
+        """The same population with other model input: `apply` takes stored rows, and looks at each row by itself.
+
+        Clients are taken one by one, as on machines of their own; the result is kept as it is.
+        """
+        made = copy.copy(self)
+        made.normalise = None
+        made.__dict__.pop("test", None)
+        made.__dict__.pop("input_shape", None)
+        if self.x is not None and self.offsets is not None:
+            ends = [*self.offsets.tolist(), len(self.x)]  # canaries' records may lie behind those of the clients
+            parts = [apply(self.x[low:high]) for low, high in zip(ends[:-1], ends[1:]) if high > low]
+            made.x = _frozen(np.concatenate(parts)) if parts else None
+        if self._make is not None:
+            make = self._make
+            made._make = lambda k: (apply(np.asarray((pair := make(k))[0])), pair[1])
+        if self._test is not None:
+            made._test = apply(self._test[0]), self._test[1]
+        if self._local_tests is not None:
+            made._local_tests = [(apply(x), y) for x, y in self._local_tests]
+        return made
+
     def fingerprint(self) -> str:
         """A digest of the name, shapes, sizes and records, by which a run that resumes knows its population again.
 

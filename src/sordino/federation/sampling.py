@@ -41,6 +41,10 @@ class Draws:
         """Which of a client's `count` records take part, each by its own coin of this rate."""
         return np.flatnonzero(stream(self._key, round, client, purpose).random(count) < rate)
 
+    def secret(self, round: int, client: int, purpose: str) -> np.random.Generator:
+        """Other draws of a client that must stay its own, such as the directions of a defence."""
+        return stream(self._key, round, client, purpose)
+
 
 def public_cohort(plan: Plan, round: int) -> np.ndarray:
     """The cohort that the plan's seed gives. Everyone can work it out, so no amplification may rest on it."""

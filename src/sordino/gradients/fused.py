@@ -45,17 +45,18 @@ class Form(NamedTuple):
 class Size(NamedTuple):
     """What the kernels need to know of one shape of input, worked out once: a small batch would feel it in every step."""
 
-    block: native.Block
+    block: native.Block  # n is how many examples are computed: the rows after them are free slots
     out: tuple[int, int, int, int]  # channels last
     own: bool  # the kernels convolve, not PyTorch
     forward: int  # floats of scratch
     backward: int
 
 
-@lru_cache(maxsize=1024)
-def _size(x: torch.Size, weight: torch.Size, form: Form) -> Size:
+@lru_cache(maxsize=4096)
+def _size(x: torch.Size, weight: torch.Size, form: Form, real: int | None) -> Size:
     (n, c, h, w), (o, _, kh, kw) = x, weight
-    kernels, block = library(), native.Block(n, h, w, c, o, kh, kw, *form.pad, *form.pool)
+    filled = n if real is None else real
+    kernels, block = library(), native.Block(filled, h, w, c, o, kh, kw, *form.pad, *form.pool)
     assert kernels is not None
     height, width = _pooled(x, weight, form)
     own = bool(kernels.sordino_convolves(block))
@@ -90,11 +91,18 @@ class ConvPool(torch.autograd.Function):
         return dx, dw.permute(0, 3, 1, 2), db if ctx.biased else None, None
 
 
-def forward(x: Tensor, weight: Tensor, bias: Tensor | None, form: Form) -> tuple[Tensor, Tensor]:
-    """What the block gives, and where in its input every pooling found it; channels last."""
-    kernels, size = library(), _size(x.shape, weight.shape, form)
+def forward(
+    x: Tensor, weight: Tensor, bias: Tensor | None, form: Form, real: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """What the block gives, and where in its input every pooling found it; channels last.
+
+    Only the first `real` examples are computed, if that is given; the result of the others is zero. The kernels take one
+    example after the other, so their number reaches none of them.
+    """
+    kernels, size = library(), _size(x.shape, weight.shape, form, real)
     assert kernels is not None
     out, where = x.new_empty(size.out), torch.empty(size.out, dtype=torch.int32)
+    out[size.block.n :].zero_()
     if size.own:
         x, weight, scratch = _last(x), _last(weight), x.new_empty(size.forward)
         kernels.sordino_forward(
@@ -108,15 +116,23 @@ def forward(x: Tensor, weight: Tensor, bias: Tensor | None, form: Form) -> tuple
 
 
 def backward(
-    grad: Tensor, x: Tensor, weight: Tensor, out: Tensor, where: Tensor, form: Form, inside: bool, each: bool = False
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Gradients by weight (channels last), bias and, if `inside`, input; of `each` example by itself if asked for."""
-    kernels, size = library(), _size(x.shape, weight.shape, form)
+    grad: Tensor, x: Tensor, weight: Tensor, out: Tensor, where: Tensor, form: Form, inside: bool, each: bool = False,
+    real: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+    """Gradients by weight (channels last), bias and, if `inside`, input; of `each` example by itself if asked for.
+
+    `real` as in `forward`.
+    """
+    kernels, size = library(), _size(x.shape, weight.shape, form, real)
     assert kernels is not None
     x, weight, g = _last(x), _last(weight), _last(grad)
     lead = size.out[:1] if each else ()
     dw, db = x.new_empty(*lead, *weight.shape), x.new_empty(*lead, size.out[3])
     dx = torch.empty_like(x) if inside else None
+    for rows in (dw, db) if each else ():
+        rows[size.block.n :].zero_()
+    if dx is not None:
+        dx[size.block.n :].zero_()
     scratch = x.new_empty(size.backward)
     kernels.sordino_backward(
         g.data_ptr(), out.data_ptr(), where.data_ptr(), x.data_ptr(), weight.data_ptr(), size.block, form.relu, each,

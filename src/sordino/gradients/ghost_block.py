@@ -19,27 +19,27 @@ from sordino.gradients.ghost_modules import ConvAdapter, Tape
 
 
 class BlockFunction(torch.autograd.Function):
-    """``apply(x, weight, bias, form, keep, probe)``; `keep(dw [n, out, kernel, in], db [n, out])` in the backward pass.
+    """``apply(x, weight, bias, form, keep, real, probe)``; `keep(dw [n, out, kernel, in], db [n, out])` in the backward pass.
 
-    `probe` is an empty tensor that requires grad, so that the backward pass also runs in the first layer.
+    The first `real` rows of x are computed, the rest are free slots. `probe` is an empty tensor that requires grad, so that the backward pass also runs in the first layer.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, form: Form, keep: Any, probe: Tensor
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, form: Form, keep: Any, real: int, probe: Tensor
     ) -> Tensor:
-        out, where = fused.forward(x, weight, bias, form)
+        out, where = fused.forward(x, weight, bias, form, real)
         ctx.save_for_backward(x, weight, out, where)
-        ctx.form, ctx.keep = form, keep
+        ctx.form, ctx.keep, ctx.real = form, keep, real
         return out.permute(0, 3, 1, 2)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         inside = ctx.needs_input_grad[0]
         x, weight, out, where = ctx.saved_tensors
-        dw, db, dx = fused.backward(grads[0], x, weight, out, where, ctx.form, inside, each=True)
+        dw, db, dx = fused.backward(grads[0], x, weight, out, where, ctx.form, inside, True, ctx.real)
         ctx.keep(dw, db)
-        return dx, None, None, None, None, db.new_zeros(0)
+        return dx, None, None, None, None, None, db.new_zeros(0)
 
 
 class BlockAdapter:
@@ -63,7 +63,7 @@ class BlockAdapter:
         weight, bias, flat = conv.weight.detach(), None if conv.bias is None else conv.bias.detach(), x.dim() == 3
         if flat:  # a signal is an image of height one
             x, weight = x.unsqueeze(2), weight.unsqueeze(2)
-        out = BlockFunction.apply(x, weight, bias, form, call.keep, self.tape.probe(x))
+        out = BlockFunction.apply(x, weight, bias, form, call.keep, self.tape.real, self.tape.probe(x))
         return out.squeeze(2) if flat else out
 
     def _fits(self, conv: Conv, x: Tensor) -> bool:

@@ -29,8 +29,10 @@ class Tape:
         self.even = even  # products are padded to even sizes
         self.clear()
 
-    def clear(self, examples: int = 0) -> None:
+    def clear(self, examples: int = 0, real: int | None = None) -> None:
         self.examples = examples
+        # How many of the slots hold examples: kernels of our own, which take one example at a time, skip the others.
+        self.real = examples if real is None else real
         self.leaves: list[Tensor] = []
         self.calls: list[Call | None] = []
 

@@ -154,7 +154,7 @@ class PerExample:
         draws = None if key is None else stream(key[0], key[1], SERVER, "layers")
         for wide_x, wide_y, real in windows(x, y, strategy.step):
             with torch.no_grad(), _seeded(draws), self._unchanged(strategy):
-                taken = strategy.run(wide_x, wide_y)
+                taken = strategy.run(wide_x, wide_y, real)
             yield taken, real
 
     def _strategy(self, x: Tensor, y: Tensor) -> Strategy:

@@ -2,7 +2,8 @@
 
 How many examples there are is private (each takes part or not by a secret coin), and kernels may be chosen by it: at
 another number of rows the last bits of every row may differ, and a kink turns a bit into a whole gradient. So examples are
-cut into windows of as many as there are slots, and what the last one lacks is filled with zeros.
+cut into windows of as many as there are slots, and what the last one lacks is filled with zeros. A library's kernels compute
+all slots. Our own (`fused`) take one example after the other, so they may skip the free slots.
 """
 
 from __future__ import annotations

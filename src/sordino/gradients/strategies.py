@@ -103,11 +103,11 @@ class PerExampleGrads:
 
 
 class Strategy(Protocol):
-    """Gradients of up to `step` examples at a time."""
+    """Gradients of up to `step` examples at a time. Of x and y the first `real` rows are examples, the rest free slots."""
 
     step: int
 
-    def run(self, x: Tensor, y: Tensor) -> PerExampleGrads: ...
+    def run(self, x: Tensor, y: Tensor, real: int | None = None) -> PerExampleGrads: ...
 
 
 class Ghost:
@@ -143,8 +143,8 @@ class Ghost:
         most = power_of_two(sum(a.kept for a in self.adapters), DENSE if dense else CHUNK)
         self.step = most if slots is None else min(slots, most)
 
-    def run(self, x: Tensor, y: Tensor) -> PerExampleGrads:
-        self.tape.clear(len(x))
+    def run(self, x: Tensor, y: Tensor, real: int | None = None) -> PerExampleGrads:
+        self.tape.clear(len(x), real)
         for module in self.overwriting:
             module.inplace = False  # type: ignore[assignment]
         for stand_in in self.stand_ins:
@@ -184,7 +184,7 @@ class Vmap:
     def __init__(self, flat: Flat, loss: Loss, slots: int | None = None) -> None:
         self.flat, self.loss, self.step = flat, loss, min(power_of_two(flat.size), slots or CHUNK)
 
-    def run(self, x: Tensor, y: Tensor) -> PerExampleGrads:
+    def run(self, x: Tensor, y: Tensor, real: int | None = None) -> PerExampleGrads:
         from torch.func import functional_call, grad, vmap
 
         model = self.flat.model
@@ -206,10 +206,10 @@ class Loop:
     def __init__(self, flat: Flat, loss: Loss, slots: int | None = None) -> None:
         self.flat, self.loss, self.step = flat, loss, min(power_of_two(flat.size), slots or CHUNK)
 
-    def run(self, x: Tensor, y: Tensor) -> PerExampleGrads:
+    def run(self, x: Tensor, y: Tensor, real: int | None = None) -> PerExampleGrads:
         flat, grads = self.flat, [torch.zeros(len(x), *p.shape, device=p.device) for p in self.flat.parameters]
         with torch.enable_grad():
-            for i in range(len(x)):
+            for i in range(len(x) if real is None else real):
                 loss = checked(self.loss(flat.model(x[i : i + 1]), y[i : i + 1]), 1)[0]
                 given = torch.autograd.grad(loss, flat.parameters, allow_unused=True)
                 for all_, g in zip(grads, given):

@@ -229,6 +229,10 @@ class Ledger:
         """The last line's number and hash, for a checkpoint."""
         return {"seq": self._seq, "hash": self._hash}
 
+    def holds(self, head: Head) -> bool:
+        """Whether a line that `head` named before is in this ledger."""
+        return self._chain[head["seq"] : head["seq"] + 1] == [head["hash"]]
+
     def granted(self, round: int, step: int = 0) -> Grant | None:
         """The latest grant of this step of this round."""
         return self._latest.get((round, step))
@@ -431,7 +435,7 @@ class Ledger:
                 f"The ledger {self.path} belongs to another plan (digest {self.plan_digest[:12]}, this one's is "
                 f"{plan_digest[:12]}); resume the plan that began it, or give another folder."
             )
-        if head is not None and self._chain[head["seq"] : head["seq"] + 1] != [head["hash"]]:
+        if head is not None and not self.holds(head):
             raise BadInput(f"The ledger {self.path} does not hold what the checkpoint saw; bring back the whole file.")
 
     def _repair(self, fd: int) -> None:

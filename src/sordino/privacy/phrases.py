@@ -84,6 +84,14 @@ CLAIM = "This figure is a claim of the paper. It does not replace the verdict."
 NOTHING_LEFT = "Nothing. Every released value went through a mechanism and was charged to the budget."
 
 
+def heuristic(defence: object, proven: bool) -> str:
+    """What must stand beside a defence of which nothing is proven."""
+    under = " The epsilon above is that of the method without it: it neither rises nor falls." if proven else ""
+    return (
+        f"{defence}: heuristic: no guarantee. Each client changes its update by {defence} before it is clipped.{under}"
+    )
+
+
 def phrase(table: Mapping[str, str], word: object, **values: object) -> str:
     """The phrase for a word; an unknown word stands for itself."""
     known = table.get(word) if isinstance(word, str) else None

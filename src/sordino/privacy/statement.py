@@ -57,6 +57,8 @@ class Statement:
     dimension: int | None = None
     noise_to_bound: float | None = None  # length of the noise on the mean over the bound on the mean's signal
     seed: int | None = None  # of noise and draws, where they can be repeated
+    prelude: tuple[str, ...] = ()  # what was released before round 1, and with how much noise, in words
+    defence: str | None = None  # a heuristic that changed updates before they were clipped
     notes: tuple[str, ...] = ()  # further assumptions, told by the scheme or by the way gradients are clipped
 
     def __post_init__(self) -> None:
@@ -65,7 +67,7 @@ class Statement:
                 object.__setattr__(self, name, words(getattr(self, name)))
             except ValueError:
                 raise BadInput(f"{name} must be one of {', '.join(words)}, not {getattr(self, name)!r}.") from None
-        for name in ("reasons", "departures", "disclosures", "assumptions", "notes"):
+        for name in ("reasons", "departures", "disclosures", "assumptions", "prelude", "notes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if isinstance(self.multiplier, list):
             object.__setattr__(self, "multiplier", tuple(self.multiplier))
@@ -158,6 +160,8 @@ class Statement:
             ("Against whom", [phrases.AGAINST[self.observer]] + [phrases.MASKED_LOCAL] * self.sealed),
             ("What the numbers mean", self._meaning()),
             ("How it was computed", self._computed()),
+            ("What was released before round 1", _numbered(self.prelude)),
+            ("Heuristic defence", [] if self.defence is None else [phrases.heuristic(self.defence, self.proven)]),
             ("What happened to the budget", self._budget()),
             ("What the paper claims", self._claimed()),
             ("Where the run departs from the paper", [self.guess] * bool(self.guess) + _numbered(self.departures)),

@@ -33,7 +33,7 @@ def promise(run: Run, verdict: Verdict) -> Safe:
     rows += [("Computed by", _computed(run)), ("Noise", _noise(run))]
     rule = (run.statement or {}).get("rule")
     rows += [("Rule for the bound", f"{str(rule).rstrip('.')}." if rule else None), ("Budget", _budget(run, proven))]
-    rows += [("The paper’s claim", _claim(run))]
+    rows += [("The paper’s claim", _claim(run)), ("Heuristic defence", _defence(run, proven))]
     cells = [join(tag("dt", name), tag("dd", value)) for name, value in rows if value]
     title = "What is promised" if proven else "What was done"
     return tag("section", tag("h2", title, id="promise"), tag("dl", *cells, class_="facts"), aria_labelledby="promise")
@@ -110,6 +110,11 @@ def _claim(run: Run) -> str | None:
         return None
     how = (run.statement or {}).get("claim")
     return f"Epsilon {plain(claimed)}" + (f" ({str(how).rstrip('.')})" if how else "") + f". {phrases.CLAIM}"
+
+
+def _defence(run: Run, proven: bool) -> str | None:
+    named = run.said("defence")
+    return phrases.heuristic(named, proven) if named else None
 
 
 def _left(run: Run, verdict: Verdict) -> Safe | str | None:

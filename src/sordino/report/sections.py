@@ -16,7 +16,7 @@ SERVER = ("server_optimizer", "server_lr", "server_momentum")
 # The plan's settings by subject; what is not named here is listed last.
 SUBJECTS = (
     ("Population", ("data", "clients", "partition", "alpha", "model")),
-    ("Method", ("method", "variant", "mechanism", "bound")),
+    ("Method", ("method", "variant", "mechanism", "bound", "defence")),
     ("Guarantee", ("unit", "observer", "relation", "epsilon", "delta", "multiplier")),
     ("Taking part", ("sampling", "cohort", "weights", "weight_cap")),
     ("Chance", ("seed", "secure", "canaries")),

@@ -43,6 +43,7 @@ class Scheme(ABC):
     min_cohort: int = 0  # a cohort smaller than this is not called together
     record_canaries: bool = False  # canaries may be records, and not only directions
     laplace_by_clients: bool = False  # clients draw Laplace noise themselves, each its own in full
+    whole_updates: bool = False  # what a client sends is one update that a heuristic defence may change
     uses_sizes: bool = True  # rates, weights or denominators are functions of the clients' sizes
 
     def __init__(self, plan: Plan) -> None:
@@ -75,8 +76,21 @@ class Scheme(ABC):
                 f"Laplace noise is drawn by the server, on the sum, which does not convince observer {plan.observer}; "
                 "use observer public, or mechanism gaussian."
             )
+        if plan.defence is not None and not self.whole_updates:
+            raise BadInput(
+                f"defence {plan.defence} changes the whole update of a client, and here every record's gradient is clipped by "
+                "itself; use unit client, or method fedavg."
+            )
         self._check_metanet()
         self._check_relation()
+
+    def check_prelude(self) -> None:
+        """Refuse a preparation whose statistics no proof covers together with the rounds."""
+        if self.plan.mechanism != "gaussian":
+            raise BadInput(
+                f"a preparation releases statistics with Gaussian noise, and mechanism {self.plan.mechanism} cannot be composed "
+                "with it here; use mechanism gaussian."
+            )
 
     def _check_metanet(self) -> None:
         if self.plan.metanet is not None:

@@ -42,6 +42,7 @@ def build_statement(
         secure=plan.secure,
         seed=None if plan.secure else plan.seed,
         notes=notes if terms.proven else (),
+        prelude=_prelude(terms),
         multiplier=terms.multipliers or None,
         rule=f"{plan.method} ({plan.method_spec.paper})",
         steps=scheme.steps(terms.public),
@@ -55,9 +56,25 @@ def build_statement(
         rounds_planned=plan.rounds,
         stopped=stopped or "",
         lost=lost,
+        defence=plan.defence,
         dimension=state.theta.size,
         noise_to_bound=noise_to_bound(terms, state.theta.size),
     )
+
+
+def _prelude(terms: Terms) -> tuple[str, ...]:
+    """Each statistic of the prelude in a sentence."""
+    preparation = terms.plan.preparation
+    if preparation is None:
+        return ()
+    who = "client" if terms.plan.unit == Unit.CLIENT else "record"
+    said = []
+    for statistic, z in zip(preparation.statistics, terms.prelude):
+        name = statistic.words[0].upper() + statistic.words[1:]
+        how = f"multiplier {z:.4g}, every {who} once, no sampling" if z else "without noise"
+        counted = "; its cost is part of the epsilon above" if terms.proven else ""
+        said.append(f"{name}: one release, {how}{counted}.")
+    return tuple(said)
 
 
 def noise_to_bound(terms: Terms, dimension: int) -> float | None:

@@ -1,6 +1,6 @@
 """Client unit: each client trains, and its whole update is one contribution.
 
-    update_k = clip(weight_k * (theta_k - theta), bound) [+ its share of the noise]
+    update_k = clip(weight_k * defence(theta_k - theta), bound) [+ its share of the noise]
 
     observer public           the server adds the noise; a secret cohort amplifies
     observer secagg-server    clients add shares; the server knows who takes part, so a client is charged for its own rounds
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sordino import defences
 from sordino.errors import BadInput
 from sordino.federation import sampling
 from sordino.federation.sizes import PublicSizes
@@ -37,6 +38,8 @@ from sordino.schemes.round import Context, Round
 from sordino.schemes.terms import Terms
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from sordino.clients.site import Site
     from sordino.plan import Plan
 
@@ -53,6 +56,9 @@ class ClientUpdate:
         self.descent = Descent(self.plan.optimizer, self.plan.lr, self.plan.momentum)
         self._waiting: dict[tuple[int, int], np.ndarray] = {}  # by round and client
         self._room = KEEP // (4 * site.flat.size)
+        named = defences.build(self.plan)
+        self.defence: defences.Change | None = named
+        defences.check_model(named, site.flat.model, site.federation.input_shape, site.blank()[0].dtype)
 
     def items(self, round: int, cohort: np.ndarray) -> list[int]:
         return [int(k) for k in cohort]
@@ -92,19 +98,33 @@ class ClientUpdate:
         return source(self.plan.seed, round, item, purpose, self.plan.secure)
 
     def update(self, round: int, item: int) -> np.ndarray:
-        """theta_k - theta, weighted."""
+        """theta_k - theta, passed through the plan's defence, weighted."""
+        x, y = self.site.client(item)
+        moved = self.trained(round, item, x, y) - self.theta
+        if self.defence is not None:
+            moved = self._defended(self.defence, moved, round, item, x, y)
+        return moved * np.float32(own_weight(self.plan, len(y)))
+
+    def trained(self, round: int, item: int, x: Tensor, y: Tensor) -> np.ndarray:
+        """theta_k: the client's model after its local training."""
         from sordino.clients.descent import train
 
         flat = self.site.flat
-        x, y = self.site.client(item)
         flat.load(self.theta)
         self.site.seed_layers(round, item)
         batches = stream(self.plan.seed, round, item, "batches")
         epochs, batch = self.plan.local_epochs, self.plan.batch_size
         train(flat, self.site.forward, x, y, self.site.loss, self.descent, epochs, batch, batches)
         flat.guard()
-        moved = flat.theta.detach().cpu().numpy() - self.theta
-        return moved * np.float32(own_weight(self.plan, len(y)))
+        return flat.theta.detach().cpu().numpy()
+
+    def _defended(
+        self, defence: defences.Change, moved: np.ndarray, round: int, item: int, x: Tensor, y: Tensor
+    ) -> np.ndarray:
+        self.site.flat.load(self.theta)
+        rng = self.site.draws.secret(round, item, "defence")
+        own = defences.OwnView(self.site.flat, x, y, self.site.loss, self.plan.lr, rng)
+        return defence(moved, own)
 
     def _answer(self, request: Request, item: int, bound: Bound, update: np.ndarray) -> Reply:
         query = request.query
@@ -132,6 +152,7 @@ class Client(Scheme):
     """Whole clients."""
 
     name = "client"
+    whole_updates = True
     work_class = ClientUpdate
     round_class: type[ClippedRound] = ClippedRound
 

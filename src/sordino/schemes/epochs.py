@@ -58,6 +58,11 @@ class EpochRelease(Client):
             raise BadInput(
                 f"weights {self.plan.weights} would scale what a client adds to its own model after every epoch; use uniform."
             )
+        if self.plan.defence is not None:
+            raise BadInput(
+                f"defence {self.plan.defence} changes one update of a client in a round, and here every local epoch makes one; "
+                "use local_epochs 1 with mechanism gaussian, or leave defence out."
+            )
         if self.plan.canaries:
             raise BadInput(
                 "canaries are made for one Gaussian release of a client in a round, and here every local epoch makes one; "

@@ -19,7 +19,7 @@ from sordino.schemes.terms import Terms
 
 CLOSE = 1e-6  # by how much two machines may differ over the same calibration
 _NUMBERS = ("multiplier", "query_multiplier")
-_EXACT = ("round", "phase", "grid", "query_grid", "survivors", "released")
+_EXACT = ("round", "step", "phase", "grid", "query_grid", "survivors", "released")
 
 
 def clipped(terms: Terms, rule: Rule, asked: Request, taken: float) -> Request:

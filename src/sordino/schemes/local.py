@@ -35,7 +35,7 @@ from sordino.schemes.client import own_rounds
 from sordino.schemes.pooled import joint, record_rate, refuse_fixed, slots_for
 from sordino.schemes.request import CONTRIBUTE, Reply, Request, Work
 from sordino.schemes.round import Context, Release, Round, ScheduledRound
-from sordino.schemes.terms import Terms
+from sordino.schemes.terms import Terms, prelude_multipliers
 
 if TYPE_CHECKING:
     from sordino.clients.site import Site
@@ -108,7 +108,8 @@ class Local(Scheme):
 
     def _whole_run(self, multipliers: Sequence[float], examples: int) -> events.Event:
         rounds = ((self.client_round(z, examples), sum(1 for _ in same)) for z, same in groupby(multipliers))
-        return events.composed(events.repeated(event, count) for event, count in rounds)
+        before = (events.gaussian(z) for z in prelude_multipliers(self.plan, self.relation))
+        return events.composed([*before, *(events.repeated(event, count) for event, count in rounds)])
 
     @property
     def cohort_seen(self) -> bool:

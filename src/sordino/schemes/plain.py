@@ -30,6 +30,7 @@ class Plain(Scheme):
     """Whole updates, averaged as they are."""
 
     name = "plain"
+    whole_updates = True
     work_class = ClientUpdate
 
     def exposure(self, multipliers: Sequence[float], sizes: PublicSizes) -> Exposure:

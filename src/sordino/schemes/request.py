@@ -12,12 +12,12 @@ from sordino.privacy.mechanisms import FixedPoint
 from sordino.rules.base import State
 from sordino.rules.query import Query
 
-QUERY, CONTRIBUTE = "query", "contribute"
+QUERY, CONTRIBUTE, PRELUDE = "query", "contribute", "prelude"
 
 
 @dataclass(frozen=True)
 class Request:
-    """One of the two phases of a round.
+    """One of the two phases of a round, or a statistic of the prelude (round 0; see `schemes.prelude`).
 
     `query`: answer `query` about your norms, and send nothing else (only rules that need this round's norms ask).
     `contribute`: send your clipped contribution under `bound`, and your answer to `query` if there is one.
@@ -35,6 +35,7 @@ class Request:
     survivors: int = 1
     released: bool = False  # clients send only what their own mechanisms released
     state: State = field(default_factory=dict)  # of the rule, for clients that run it themselves
+    step: int = 0  # which statistic, in the prelude
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from sordino.errors import BadInput, BudgetRefused
 from sordino.federation.sizes import PublicSizes
-from sordino.privacy import accounting, calibration, events
+from sordino.privacy import accounting, calibration, events, gdp
 from sordino.privacy.filter import Filter, NoBudget, ScheduleFilter
 from sordino.privacy.vocabulary import Relation
 
@@ -75,6 +75,21 @@ class Terms:
     def survivors(self) -> int:
         return self.scheme.survivors
 
+    # ---- the prelude -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def prelude(self) -> tuple[float, ...]:
+        """The multipliers of the statistics that are released before round 1; 0: without noise."""
+        return prelude_multipliers(self.plan, self.relation)
+
+    def prelude_event(self, step: int) -> events.Event:
+        """What statistic `step` exposes every unit to: all of them take part, and nothing is sampled."""
+        return events.gaussian(self.prelude[step]) if self.proven else events.nonprivate(self.reasons[0])
+
+    @property
+    def prelude_events(self) -> list[events.Event]:
+        return [self.prelude_event(step) for step in range(len(self.prelude))]
+
     # ---- events ----------------------------------------------------------------------------------------------------------
 
     @property
@@ -129,7 +144,8 @@ class Terms:
         """All that the most exposed unit is exposed to."""
         if not self.proven:
             return events.composed([events.nonprivate(reason) for reason in self.reasons])
-        return events.composed(events.repeated(event, count) for event, count in self.folded(self.exposed_multipliers))
+        rounds = (events.repeated(event, count) for event, count in self.folded(self.exposed_multipliers))
+        return events.composed([*self.prelude_events, *rounds])
 
     @cached_property
     def spent(self) -> accounting.Spent:
@@ -157,8 +173,9 @@ class Terms:
         return self.counted_off(self.schedule)
 
     def counted_off(self, schedule: Schedule) -> Filter:
-        spent = self.spent
-        return ScheduleFilter(schedule, spent.epsilon, self.plan.delta, self.relation, spent.accountant)
+        """These rounds, after the prelude, which every unit takes part in."""
+        spent, before = self.spent, [(event, 1) for event in self.prelude_events]
+        return ScheduleFilter([*before, *schedule], spent.epsilon, self.plan.delta, self.relation, spent.accountant)
 
     def client_budgets(self) -> ClientBudgets | None:
         """Budgets of single clients, for a ledger that keeps them; None where the schedule is the budget."""
@@ -173,6 +190,30 @@ class Terms:
             "observer": str(plan.observer),
         }
         return words | {"exposures": self.exposures}
+
+
+def prelude_multipliers(plan: Plan, relation: Relation) -> tuple[float, ...]:
+    """The noise of each statistic: together they take the preparation's share of the budget, as Gaussians add up in 1/z^2.
+
+    Where a plan gives a multiplier and no epsilon, the share is that of one round without sampling. 0: no noise.
+    """
+    if plan.preparation is None:
+        return ()
+    statistics, share = plan.preparation.statistics, plan.preparation.share
+    if not plan.private:
+        return (0.0,) * len(statistics)
+    if plan.epsilon is not None:
+        whole = (2.0 if relation == Relation.REPLACE_ONE else 1.0) / gdp.mu(plan.epsilon, plan.delta)
+    else:
+        assert plan.multiplier is not None
+        whole = plan.multiplier
+    return tuple(_five_digits(whole / math.sqrt(share * one.part)) for one in statistics)
+
+
+def _five_digits(z: float) -> float:
+    """Rounded up, so that two machines agree on it."""
+    digits = 4 - math.floor(math.log10(z))
+    return math.ceil(z * 10.0**digits) / 10.0**digits
 
 
 def settle(plan: Plan, public: PublicSizes) -> Terms:

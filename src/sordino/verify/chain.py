@@ -5,7 +5,7 @@ The format, in full. Every line is one JSON object. Its first field is `seq`, it
 of the line before `,"hash":`. Line 0 has kind `header` and says the format, the plan's digest, `about` (unit, relation,
 observer, exposures), the filter, and the clients' budgets if each client has one. Every other line has one of these kinds:
 
-    grant   a release that was granted: round, step, attempt, event; perhaps clients and costs
+    grant   a release that was granted: round (0: a statistic before round 1), step, attempt, event; perhaps clients and costs
     torn    stands for a line that a crash cut short; it counts as a grant if it holds an event
     reuse   a standing grant that serves again, to the same bits
     lost    a granted round that was given up; what it was granted stays spent
@@ -46,8 +46,13 @@ class Chain:
 
     @property
     def rounds(self) -> frozenset[int]:
-        """The rounds that were granted."""
-        return frozenset(grant["round"] for grant in self.grants)
+        """The rounds that were granted; the prelude is none of them."""
+        return frozenset(grant["round"] for grant in self.grants if grant["round"])
+
+    @property
+    def prelude(self) -> tuple[Row, ...]:
+        """What was granted before round 1: statistics, the steps of round 0."""
+        return tuple(grant for grant in self.grants if not grant["round"])
 
 
 def read(path: Path) -> Chain:

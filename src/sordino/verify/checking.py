@@ -45,6 +45,7 @@ def check(folder: str | Path, authority: str | Path | None = None, thorough: boo
         found = made.take("exposures", lambda: plan_check.exposures(plan, ledger))
         exposures, said = found or (None, None)
         made.add(said)
+        made.run("prelude", lambda: plan_check.prelude(plan, ledger, folder))
     made.run("checkpoint", lambda: consistency.checkpoint(folder, ledger))
     if statement is None:
         return Verdict(str(folder), tuple(made.checks))

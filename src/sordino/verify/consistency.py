@@ -39,7 +39,7 @@ def promise(statement: Row, ledger: Chain, plan: Plan | None) -> Check:
             wrong.append(
                 f"statement.json says {key} {statement.get(key)!r} and the budget in ledger.jsonl {budget[key]!r}"
             )
-    for key in ("method", "variant", "unit", "observer", "delta", "relation", "secure"):
+    for key in ("method", "variant", "unit", "observer", "delta", "relation", "secure", "defence"):
         planned = getattr(plan, key, None)
         if planned is not None and statement.get(key) != planned:
             wrong.append(f"statement.json says {key} {statement.get(key)!r} and plan.toml {str(planned)!r}")

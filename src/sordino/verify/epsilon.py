@@ -37,8 +37,8 @@ def judge(ledger: Chain, statement: Row, exposures: int | None, thorough: bool =
         return Opinion(Check(NAME, False, "statement.json holds no epsilon and delta that can be read."), None, None)
     if ledger.header.get("spending") is not None:
         return _of_clients(ledger, printed, delta)
-    rounds = _rounds(ledger)
-    if rounds is None:
+    rounds, before = _rounds(ledger), _before(ledger)
+    if rounds is None or before is None:
         if math.isinf(printed):
             said = "ledger.jsonl grants releases without noise, and the statement says that the run is not private."
             return Opinion(Check(NAME, True, said), math.inf, "none")
@@ -47,6 +47,9 @@ def judge(ledger: Chain, statement: Row, exposures: int | None, thorough: bool =
     if math.isinf(printed):
         return Opinion(Check(NAME, True, "the statement claims no epsilon, so there is none to confirm."), None, None)
     total, counted = _most_exposed(rounds, exposures)
+    total.update(before)
+    if before:
+        counted = f"the prelude and {counted}"
     found = recompute(total, delta, str(ledger.about.get("relation")), printed, thorough)
     return Opinion(_compared(found, printed, counted, statement.get("accountant")), found.epsilon, found.accountant)
 
@@ -63,14 +66,27 @@ def _of_clients(ledger: Chain, printed: float, delta: float) -> Opinion:
 
 
 def _rounds(ledger: Chain) -> list[Counter[Leaf]] | None:
-    """What each round released; None if something left without noise."""
+    """What each round after the prelude released; None if something left without noise."""
     rounds: dict[int, Counter[Leaf]] = {}
     for grant in ledger.grants:
+        if not grant["round"]:
+            continue
         found = leaves(grant["event"])
         if found is None:
             return None
         rounds.setdefault(grant["round"], Counter()).update(found)
     return list(rounds.values())
+
+
+def _before(ledger: Chain) -> Counter[Leaf] | None:
+    """What was released before round 1, which every unit takes part in; None if something left without noise."""
+    total: Counter[Leaf] = Counter()
+    for grant in ledger.prelude:
+        found = leaves(grant["event"])
+        if found is None:
+            return None
+        total.update(found)
+    return total
 
 
 def _most_exposed(rounds: list[Counter[Leaf]], exposures: int | None) -> tuple[Counter[Leaf], str]:

@@ -21,6 +21,7 @@ from sordino.verify.verdict import Broken, Check
 NAME = "manifest.json"
 FORMAT = "sordino-manifest-1"
 FILES = ("plan.toml", "model.safetensors", "statement.json", "statement.txt")
+PRELUDE = "prelude.safetensors"  # where the plan has one
 _PACKAGES = ("sordino", "numpy", "scipy", "torch", "dp-accounting", "cryptography", "flwr")
 
 
@@ -31,7 +32,7 @@ def write(folder: Path) -> None:
     made = {
         "format": FORMAT,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "files": {name: digest(folder / name) for name in FILES if (folder / name).is_file()},
+        "files": {name: digest(folder / name) for name in (*FILES, PRELUDE) if (folder / name).is_file()},
         "ledger": {"lines": len(ledger.hashes), "head": ledger.head},
         "software": {"python": platform.python_version(), **_versions()},
     }
@@ -50,7 +51,8 @@ def compare(folder: Path, ledger: chain.Chain | None) -> list[Check]:
         held = _read(folder / NAME)
     except Broken as error:
         return [Check("manifest", False, str(error))]
-    checks = [_file(folder / name, held["files"].get(name)) for name in FILES]
+    there = PRELUDE in held["files"] or (folder / PRELUDE).exists()
+    checks = [_file(folder / name, held["files"].get(name)) for name in (*FILES, *[PRELUDE] * there)]
     head, lines = held["ledger"].get("head"), held["ledger"].get("lines")
     if ledger is not None and head == ledger.head and lines == len(ledger.hashes):
         checks.append(Check("ledger head", True, f"ledger.jsonl ends where it ended after training, at line {lines}."))

@@ -9,6 +9,7 @@ from sordino.errors import SordinoError
 from sordino.federation import sampling
 from sordino.plan import Plan
 from sordino.verify.chain import Chain
+from sordino.verify.manifest import PRELUDE
 from sordino.verify.verdict import Broken, Check
 
 _MOST_ROUNDS, _MOST_CLIENTS = 10**6, 10**8  # a file may name any number
@@ -45,11 +46,11 @@ def exposures(plan: Plan, ledger: Chain) -> tuple[int | None, Check | None]:
     """
     told = ledger.about.get("exposures")
     if not plan.scheme.cohort_seen or ledger.header.get("spending") is not None:
-        drawn = settled(ledger)
+        drawn = settled(plan, ledger)
     elif plan.rounds > _MOST_ROUNDS or plan.clients > _MOST_CLIENTS:
         return None, None  # drawing so many would never end: all rounds count
     else:
-        rounds = min(settled(ledger), plan.rounds)
+        rounds = min(settled(plan, ledger), plan.rounds)
         drawn = sampling.participations(plan, max(1, rounds))
     if told is None:
         return drawn, None
@@ -64,9 +65,38 @@ def exposures(plan: Plan, ledger: Chain) -> tuple[int | None, Check | None]:
     return told, Check(name, True, f"the busiest unit takes part in {told} rounds, as plan.toml says.")
 
 
-def settled(ledger: Chain) -> int:
-    """The rounds that the budget allows: all of the schedule, or those that were granted."""
+def prelude(plan: Plan, ledger: Chain, folder: Path) -> Check | None:
+    """The statistics that the plan asks for before round 1 were granted once each, and nothing else was; None: there are none."""
+    name, wanted = "prelude", _statistics(plan)
+    if not wanted and not ledger.prelude:
+        return None
+    steps = [(grant.get("step", 0), grant["attempt"]) for grant in ledger.prelude]
+    if (
+        steps != [(step, 1) for step in range(len(steps))]
+        or len(steps) > wanted
+        or ledger.rounds
+        and len(steps) < wanted
+    ):
+        said = f"plan.toml asks for {wanted} statistics before round 1, and ledger.jsonl grants {len(steps)} releases for them."
+        return Check(name, False, said)
+    kinds = {grant["event"].get("kind") for grant in ledger.prelude}
+    if not kinds <= {"gaussian", "nonprivate"}:
+        return Check(
+            name, False, f"ledger.jsonl grants a statistic before round 1 as {', '.join(sorted(map(str, kinds)))}."
+        )
+    if ledger.rounds and not (folder / PRELUDE).is_file():
+        return Check(name, False, f"{PRELUDE} is missing: the model takes input that nobody can make without it.")
+    return Check(name, True, f"{len(steps)} statistics were granted before round 1, as plan.toml asks.")
+
+
+def _statistics(plan: Plan) -> int:
+    return 0 if plan.preparation is None else len(plan.preparation.statistics)
+
+
+def settled(plan: Plan, ledger: Chain) -> int:
+    """The rounds that the budget allows: all of the schedule but the prelude, or those that were granted."""
     schedule = (ledger.header.get("filter") or {}).get("schedule")
     if isinstance(schedule, list):
-        return sum(run[1] for run in schedule if isinstance(run, list) and len(run) == 2 and isinstance(run[1], int))
+        all_runs = (run[1] for run in schedule if isinstance(run, list) and len(run) == 2 and isinstance(run[1], int))
+        return sum(all_runs) - _statistics(plan)
     return len(ledger.rounds)

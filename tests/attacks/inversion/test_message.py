@@ -93,8 +93,8 @@ def test_others_hide_a_record_in_the_sum():
 def test_a_defence_changes_the_gradient_before_it_is_clipped():
     fed, bound = federation(), 1e-3
 
-    def first_half(g, module, x, y):
-        assert len(x) == len(y) == 2 and module(x).shape == (2, CLASSES)
+    def first_half(g, own):
+        assert len(own.x) == len(own.y) == 2 and own.flat.model(own.x).shape == (2, CLASSES)
         return np.where(np.arange(g.size) < g.size // 2, g, 0)
 
     bare = observe(Plan(**BASE, **BARE), MAKE, fed, 1, np.array([0, 1]), defence=first_half)

@@ -11,17 +11,15 @@ Nothing is charged: this is a simulation on the owner's own machine. Everything 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
 
 from sordino.attacks.inversion.observed import Clipped, Kind, Make, ObservedMessage
 from sordino.attacks.replay import Uncharged
 from sordino.clients.site import Site
+from sordino.defences import Change
 from sordino.engines.inprocess import InProcess
 from sordino.engines.scoring import Scoring
 from sordino.errors import BadInput
@@ -34,15 +32,12 @@ from sordino.plan import Plan
 from sordino.privacy import events
 from sordino.privacy.vocabulary import Observer, Relation
 from sordino.schemes import settle
-from sordino.schemes.client import ClientUpdate, own_weight
+from sordino.schemes.client import ClientUpdate
 from sordino.schemes.epochs import EpochRelease
 from sordino.schemes.local import Local
 from sordino.schemes.pooled import Pooled
 from sordino.schemes.round import Context
 from sordino.schemes.terms import Terms
-
-# A defence that is no privacy: gradient, module, images and labels -> gradient, before anything is clipped.
-Defence = Callable[[np.ndarray, nn.Module, torch.Tensor, torch.Tensor], np.ndarray]
 
 
 def observe(
@@ -53,12 +48,13 @@ def observe(
     records: np.ndarray,
     theta: np.ndarray | None = None,
     round: int = 1,
-    defence: Defence | None = None,
+    defence: Change | None = None,
     others: bool = False,
 ) -> ObservedMessage:
     """What the observer of `plan` sees of `records` (their places at `client`) in `round`, on the model `theta`.
 
     Without `theta` the clients start from the model before round one. The bound is the one that the rule begins with.
+    `defence` is one of your own, in place of the plan's.
     """
     why = refusal(plan, round)
     if why is not None:
@@ -76,31 +72,16 @@ def observe(
     shared = start.copy()
     work: Any = terms.scheme.work(site, shared, rule, terms)
     if defence is not None:
-        if type(work) is not ClientUpdate:
+        if not isinstance(work, ClientUpdate):
             raise BadInput(
                 f"a defence changes whole gradients, and the clients of method {plan.method} in the {plan.unit} unit clip each record's: "
                 "use the client unit, or method fedavg."
             )
-        work = Defended(site, shared, terms, defence)
+        work.defence = defence
     mean, bound, multiplier = _one_round(
         terms, rule, InProcess(work, Scoring(site, shared), shared), work, start, round
     )
     return _as_seen(plan, alone, group, terms, mean, start, bound, multiplier, others, len(records))
-
-
-class Defended(ClientUpdate):
-    """A client whose gradient passes a defence before it is clipped."""
-
-    def __init__(self, site: Site, theta: np.ndarray, terms: Terms, defence: Defence) -> None:
-        super().__init__(site, theta, terms)
-        self.defence = defence
-
-    def update(self, round: int, item: int) -> np.ndarray:
-        scale = -self.plan.lr * own_weight(self.plan, self.site.federation.size(item))
-        gradient = super().update(round, item) / scale  # over several local steps: their sum
-        self.site.flat.load(self.theta)
-        kept = self.defence(gradient, self.site.flat.model, *self.site.client(item))
-        return (kept * scale).astype(np.float32)
 
 
 def refusal(plan: Plan, round: int = 1) -> str | None:
@@ -247,7 +228,7 @@ def undefended(plan: Plan) -> Plan:
     return plan.replace(
         method="fedavg", variant="published", mechanism="gaussian", options={}, unit="client", observer="public", relation=None,
         epsilon=None, multiplier=None, weights="uniform", weight_cap=None, canaries=0, survivors=None, sampling="none",
-        cohort=None, optimizer="sgd", metanet=None,
+        cohort=None, optimizer="sgd", metanet=None, defence=None,
     )  # fmt: skip
 
 

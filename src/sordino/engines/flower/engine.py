@@ -25,12 +25,14 @@ from sordino.engines.flower.transport import SecureChannel
 from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.engines.scoring import Scoring
 from sordino.errors import BadInput, at_least, positive, whole
+from sordino.preparation import Released, Stages
 from sordino.privacy.vocabulary import Observer
 from sordino.rules.query import answer_length, is_raw
 from sordino.schemes.aggregate import Aggregate, aggregate
 from sordino.schemes.fedmap import messages
 from sordino.schemes.fedmap.client import ClientTask
-from sordino.schemes.request import CONTRIBUTE, QUERY, Reply, Request
+from sordino.schemes.prelude import Ask
+from sordino.schemes.request import PRELUDE, QUERY, Reply, Request
 from sordino.schemes.terms import Terms
 
 log = logging.getLogger("sordino.server")
@@ -70,6 +72,17 @@ class RemoteWork:
         raise AssertionError("clients are on other machines")
 
 
+def ask_prelude(make: Callable[[np.ndarray, int, Released], Remote], terms: Terms, stages: Stages) -> Ask:
+    """Statistics of the prelude, from clients on other machines. `make`: an engine for sums as long as the first argument."""
+
+    def ask(request: Request, released: Released) -> Aggregate:
+        engine = make(np.zeros(stages.length(request.step), np.float32), request.survivors, released)
+        engine.await_clients(terms.plan.clients)
+        return engine.run(request, range(terms.plan.clients))
+
+    return ask
+
+
 class Remote:
     """An engine (see `schemes.aggregate`) over a `SecureChannel`."""
 
@@ -80,14 +93,18 @@ class Remote:
         post: SecureChannel,
         terms: Terms,
         facts: Facts,
-        scoring: Scoring,
+        scoring: Scoring | None,
         theta: np.ndarray,
         patience: Patience,
         enrol: Callable[[Sequence[int]], None],
         simulated: bool = False,
+        survivors: int | None = None,
+        released: Sequence[np.ndarray] = (),
     ) -> None:
+        """`theta` is what comes back in length; `survivors` and `released` are for the prelude (`ask_prelude`)."""
         self.post, self.terms, self.facts, self.scoring, self.theta = post, terms, facts, scoring, theta
         self.plan, self.scheme = terms.plan, terms.scheme
+        self.survivors, self.released = terms.survivors if survivors is None else survivors, released
         self.patience, self._enrol, self.simulated = patience, enrol, simulated
         self._attempt, self._last = "", ("", 0)  # this try of a round; its last phase and round
         self._sums = SecureSums(post, patience, facts.clients)
@@ -111,6 +128,8 @@ class Remote:
     def evaluate(self) -> tuple[float, float] | None:
         from sordino.clients.threads import one_thread
 
+        if self.scoring is None:
+            return None
         with one_thread():
             return self.scoring.summary([self.scoring.score(start) for start in self.scoring.pieces()])
 
@@ -140,7 +159,7 @@ class Remote:
     def _need(self, cohort: int) -> int:
         """The fewest contributions of a cohort that may be opened."""
         if self._masked and cohort > 1:
-            return self._sums.threshold(cohort, self.scheme.survivors)
+            return self._sums.threshold(cohort, self.survivors)
         return min(self.patience.least, cohort)
 
     @property
@@ -165,7 +184,9 @@ class Remote:
         there = [k for k in cohort if k in present and k not in self._late]
         self._enough(len(there), len(cohort))
         head, arrays = wire.request_to_plain(request)
-        if new:
+        if request.phase == PRELUDE:
+            arrays |= wire.released_arrays(self.released)
+        elif new:
             arrays["theta"] = np.array(self.theta)
         message = Message("work", {"request": head, "attempt": self._attempt}, arrays)
         if self._masked:
@@ -174,7 +195,7 @@ class Remote:
         return self._clear(request, replies, len(cohort))
 
     def _length(self, request: Request) -> int:
-        return self.theta.size if request.phase == CONTRIBUTE else 0
+        return 0 if request.phase == QUERY else self.theta.size
 
     def ask(self, parcels: Mapping[int, Message]) -> dict[int, Message]:
         """One exchange; clients that forgot the run are enrolled again and asked once more."""
@@ -246,7 +267,7 @@ class Remote:
         about = wire.agreed_digest(self.plan, self.facts, request)
         full = cohort == self.facts.clients
         width = length + answers + self.scheme.report_length
-        opened = self._sums.run(self, message, there, width, self.scheme.survivors, full, about)
+        opened = self._sums.run(self, message, there, width, self.survivors, full, about)
         codes, answer = opened.total[:length], opened.total[length : length + answers]
         return aggregate(request, np.array(codes), self._replies(request, opened, answer if answers else None))
 

@@ -8,7 +8,8 @@ refusal, whose sentence is written for the other side.
     propose   a plan: checked against the policy and what is left of the allowance; or refused
     enrol     the same plan, once nobody has refused it: checked again, and reserved in the allowance
     keys, letters, confirm, reveal    secure aggregation (see `sordino.secagg.member`)
-    work      a phase of a round: granted, computed, masked, sent
+    work      a statistic of the prelude, or a phase of a round: granted, computed, masked, sent
+    prepare   what the prelude released: from here on the holder's own records are model input
     done      the run is over; its statement is kept
 """
 
@@ -41,7 +42,7 @@ from sordino.rules.query import is_raw
 from sordino.schemes.fedmap import messages
 from sordino.schemes.fedmap.client import Report
 from sordino.schemes.fedmap.published import RawReport
-from sordino.schemes.request import CONTRIBUTE, Request
+from sordino.schemes.request import PRELUDE, QUERY, Request
 from sordino.schemes.terms import Terms
 from sordino.secagg.member import Member
 from sordino.secagg.roster import NOBODY, Advert, Identity, Roster
@@ -98,6 +99,7 @@ class Holder:
             "keys": self._keys,
             "letters": self._letters,
             "work": self._work,
+            "prepare": self._prepare,
             "confirm": self._confirm,
             "reveal": self._reveal,
             "done": self._done,
@@ -251,11 +253,18 @@ class Holder:
 
     # ---- work ------------------------------------------------------------------------------------
 
+    def _prepare(self, asked: Message) -> Message:
+        run = self._run(asked)
+        run.prepare(wire.released_from(asked.arrays, len(run.terms.prelude)))
+        return Message("prepared")
+
     def _work(self, asked: Message) -> Message:
         run = self._run(asked)
         request = wire.request_from_plain(asked.get("request", dict), asked.arrays)
+        if request.phase != PRELUDE and not run.prepared:
+            raise NotEnrolled("a round came before this holder was told what the prelude released.")
         theta = None
-        if "theta" in asked.arrays:
+        if "theta" in asked.arrays and request.phase != PRELUDE:
             theta = asked.array("theta", np.float32, run.theta.size)
         secure = run.plan.observer == Observer.SECAGG_SERVER
         if secure:
@@ -272,6 +281,13 @@ class Holder:
         elif "task" in asked.head:
             task = messages.task_from_plain(asked.get("task", dict), asked.arrays)
         about = wire.agreed_digest(run.plan, run.part.facts, request)
+        if request.phase == PRELUDE:
+            if secure and member.roster.threshold < request.survivors + self.policy.colluders:
+                raise Refused(
+                    f"a statistic could be opened with {member.roster.threshold} clients; it takes more here."
+                )
+            computed = run.statistic(run.admit_prelude(request), wire.released_from(asked.arrays, request.step))
+            return self._masked(asked, run, member, request, computed, about) if secure else _clear(request, computed)
         computed = run.compute(run.admit(request, asked.get("attempt", str), theta, task), task)
         if not secure:
             return _clear(request, computed)
@@ -309,7 +325,7 @@ class Holder:
             return None
         told, own = float(asked.get("epsilon", (int, float))), run.terms.spent.epsilon
         rounds = asked.get("rounds", int)
-        mine = len({grant.round for grant in run.ledger})
+        mine = len({grant.round for grant in run.ledger} - {0})  # 0 is the prelude
         if not own * (1 - 1e-6) <= told <= own * (1 + 1e-6) or rounds > run.plan.rounds or mine > run.plan.rounds:
             raise Refused(
                 f"the statement says epsilon {told:.6g}, and this holder's own terms {own:.6g}; it is not signed."
@@ -325,7 +341,7 @@ def _evidence(computed: Computed) -> dict[str, object]:
 def _clear(request: Request, computed: Computed) -> Message:
     """What a server that sees every message gets."""
     head: dict[str, object] = _evidence(computed)
-    arrays = {"codes": computed.codes} if request.phase == CONTRIBUTE else {}
+    arrays = {} if request.phase == QUERY else {"codes": computed.codes}
     if isinstance(computed.report, (Report, RawReport)):
         head["report"], more = messages.report_to_plain(computed.report)
         arrays |= more

@@ -33,7 +33,7 @@ from sordino.privacy import events
 from sordino.privacy.client_budgets import ClientBudgets
 from sordino.privacy.ledger import Ledger
 from sordino.rules.query import answer_length, is_raw
-from sordino.schemes import certified, settle
+from sordino.schemes import certified, prelude, settle
 from sordino.schemes.clipped import share_of
 from sordino.schemes.fedmap.budgets import Budgets
 from sordino.schemes.fedmap.client import ClientTask, Report
@@ -74,7 +74,9 @@ class HolderRun:
         self.me = part.own
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._secret = self._private_seed()
-        self._start_work()
+        self.stages = None if self.plan.preparation is None else self.plan.preparation.stages(part.facts.shape)
+        self.prepared = False
+        self._start()
         self.ledger = self._open_ledger()
         # Of the try that is under way: its name, its round, the phases done, and the share of the round that queries took.
         self.attempt, self.round, self.taken = "", 0, 0.0
@@ -90,18 +92,80 @@ class HolderRun:
 
     # ---- work ------------------------------------------------------------------------------------
 
-    def _start_work(self) -> None:
+    def _start(self) -> None:
+        """Work can start when records are model input: at once, or when the prelude is over."""
+        kept = self.folder / "released"
+        if self.stages is None:
+            self._start_work(self.part)
+        elif kept.exists():
+            self._begin_with(wire.released_from(wire.from_bytes(kept.read_bytes()).arrays, len(self.terms.prelude)))
+
+    def _start_work(self, part: Part) -> None:
         from sordino.clients.site import Site
         from sordino.models import build
 
-        plan, facts = self.plan, self.part.facts
+        plan, facts = self.plan, part.facts
         model = build(plan.model, facts.shape, facts.classes, plan.seed)
         sizes = tuple(p.numel() for p in model.parameters() if p.requires_grad)
         self.rule = plan.method_spec.build(RuleContext(plan, sizes, self.terms.units, self.terms.multiplier or None))
         certified.check_rule(self.terms, self.rule)
-        self.site = Site(model, self.part, plan, draws=Draws(plan, 0))
+        self.site = Site(model, part, plan, draws=Draws(plan, 0))
         self.theta = np.zeros(self.site.flat.size, np.float32)
         self.work = self.terms.scheme.work(self.site, self.theta, self.rule, self.terms)
+        self.prepared = True
+
+    # ---- the prelude -----------------------------------------------------------------------------
+
+    def admit_prelude(self, asked: Request) -> Request:
+        """Grant a statistic, or raise. It is granted once: with secure noise a second answer would tell more than the first."""
+        try:
+            request = prelude.expected_request(self.terms, asked)
+        except (NotPrivate, BadInput) as wrong:
+            raise Refused(str(wrong)) from None
+        event = self.terms.prelude_event(request.step)
+        if self.ledger.granted(0, request.step) is not None:
+            if self.plan.secure:
+                raise Refused(f"statistic {request.step + 1} was granted before, and the budget holds it once.")
+            self.ledger.resume(0, False, event, step=request.step)
+            return request
+        self._charge_prelude(request.step)
+        self.ledger.request(event, 0, step=request.step)
+        return request
+
+    def _charge_prelude(self, steps: int) -> None:
+        """What came before was released without this client, and is charged to it all the same: the schedule has it."""
+        for step in range(steps):
+            if self.ledger.granted(0, step) is None:
+                self.ledger.request(self.terms.prelude_event(step), 0, step=step)
+
+    def statistic(self, request: Request, released: list[np.ndarray]) -> Computed:
+        """This client's contributions to a statistic. What the server says of earlier ones decides no length and no noise."""
+        assert self.stages is not None
+        codes = np.zeros(self.stages.length(request.step), np.int64)
+        x, _ = self.part.raw(self.me)
+        reply = prelude.contribute(request, self.plan, self.stages, released, self.me, x, codes)
+        self._check_evidence(request, reply.noise, 0.0)
+        return Computed(codes, None, reply.noise, 0.0)
+
+    def prepare(self, released: list[np.ndarray]) -> None:
+        """Make model input of the records; on disk first, so that a restart finds it. Said once, it stays."""
+        if self.stages is None:
+            raise Refused("the plan has no preparation.")
+        self.stages.apply(
+            np.zeros((1, *self.part.facts.shape), np.float32), released
+        )  # may raise: nothing is kept then
+        message = wire.to_bytes(Message("released", {}, wire.released_arrays(released)))
+        kept = self.folder / "released"
+        if kept.exists() and kept.read_bytes() != message:
+            raise Refused("this run was prepared with other statistics; they do not change within a run.")
+        write_atomically(kept, message, private=True, durable=True)
+        if not self.prepared:
+            self._begin_with(released)
+
+    def _begin_with(self, released: list[np.ndarray]) -> None:
+        stages = self.stages
+        assert stages is not None
+        self._start_work(self.part.mapped(lambda x: stages.apply(x, released)))
 
     def compute(self, request: Request, task: ClientTask | None = None) -> Computed:
         """This client's contribution as codes, its answer, and the evidence of the noise in both."""
@@ -193,6 +257,8 @@ class HolderRun:
         event, secure = self.terms.round_event(t), self.plan.secure
         if self.ledger.resume(t, secure, event) is not None:
             return
+        if self.terms.proven:
+            self._charge_prelude(len(self.terms.prelude))
         if self.terms.scheme.secret_cohort and self.terms.proven:
             # A client of a secret cohort is charged its sampled share in every round, drawn or not.
             for earlier in range(self.ledger.last.round + 1 if self.ledger.last else 1, t):

@@ -6,8 +6,8 @@ To the rest of the library both look like any other `Federation`, so clients' wo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -96,6 +96,16 @@ class Part(Federation):
         """The server's place: nobody's records."""
         kind = np.int64 if facts.normalise is not None and facts.normalise.tokens else np.float32
         return cls(facts, np.zeros((0, *facts.shape), kind), np.zeros(0, np.int64), None, test)
+
+    def mapped(self, apply: Callable[[np.ndarray], np.ndarray]) -> Part:
+        """Other model input; the facts that go with it have its shape."""
+        made = super().mapped(apply)
+        assert isinstance(made, Part)
+        shape = tuple(apply(np.zeros((1, *self.facts.shape), self.x.dtype)).shape[1:])  # type: ignore[union-attr]
+        made.facts = replace(self.facts, shape=shape, normalise=None)
+        if made.x is None or not len(made.x):
+            made.x = np.zeros((0, *shape), np.float32)
+        return made
 
     @property
     def examples(self) -> int:

@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from sordino.errors import BadInput
 from sordino.privacy import bounds
 from sordino.privacy.mechanisms import FixedPoint
 from sordino.rules import query
-from sordino.schemes.request import CONTRIBUTE, QUERY, Request
+from sordino.schemes.request import CONTRIBUTE, PRELUDE, QUERY, Request
 
 if TYPE_CHECKING:
     from sordino.engines.flower.part import Facts
@@ -133,8 +133,9 @@ def request_to_plain(request: Request) -> tuple[dict[str, object], dict[str, np.
 def request_from_plain(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Request:
     try:
         fields = dict(head)
-        if fields["phase"] not in (QUERY, CONTRIBUTE) or not isinstance(fields["round"], int):
-            raise MalformedMessage("a request has no known phase or round.")
+        whole = all(isinstance(fields[name], int) and not isinstance(fields[name], bool) for name in ("round", "step"))
+        if fields["phase"] not in (QUERY, CONTRIBUTE, PRELUDE) or not whole:
+            raise MalformedMessage("a request has no known phase, round or step.")
         fields["grid"] = FixedPoint(fields["grid"])
         fields["query_grid"] = None if fields["query_grid"] is None else FixedPoint(fields["query_grid"])
         _check_types(fields)
@@ -162,6 +163,19 @@ def _check_types(fields: Mapping[str, object]) -> None:
     whole_survivors = isinstance(fields["survivors"], int) and not isinstance(fields["survivors"], bool)
     if not whole_survivors or not isinstance(fields["released"], bool) or not isinstance(fields["state"], dict):
         raise MalformedMessage("a request has no usable survivors, released or state.")
+
+
+def released_arrays(released: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """Statistics of the prelude, as arrays of a message."""
+    return {f"released.{i}": np.asarray(value, np.float64) for i, value in enumerate(released)}
+
+
+def released_from(arrays: Mapping[str, np.ndarray], count: int) -> list[np.ndarray]:
+    """The first `count` statistics of the prelude, which must be finite."""
+    found = [arrays.get(f"released.{i}") for i in range(count)]
+    if any(value is None or value.dtype != np.float64 or not np.isfinite(value).all() for value in found):
+        raise MalformedMessage("a message lacks statistics that were released before, or they are not finite.")
+    return [np.array(value) for value in found]
 
 
 def agreed_digest(plan: Plan, facts: Facts, request: Request) -> bytes:

@@ -57,6 +57,12 @@ class FedMapScheme(Local):
         if not self.plan.published:
             super()._check_sampling()
 
+    def check_prelude(self) -> None:
+        raise BadInput(
+            f"clients of method {self.plan.method} have budgets and no schedule that statistics before round 1 could be part of; "
+            "leave prepare out, or use another method."
+        )
+
     def _check_metanet(self) -> None:
         """Any file of weights will do; it is read before anything is granted."""
 
