@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sordino.data.sets import ENTRIES
+from sordino.data.ingest import SUFFIXES, Source
+from sordino.data.schema import CLASSIFICATION
+from sordino.data.sets import ENTRIES, unknown
+from sordino.errors import BadInput
+from sordino.federation.origin import given, is_given
 from sordino.federation.population import Federation
 from sordino.methods import method
 from sordino.plan import Plan
@@ -67,12 +71,9 @@ def assemble(plan: Plan) -> tuple[nn.Module, Federation, Plan]:
     from sordino.models import build, default_for
 
     federation = population(plan)
-    if federation.clients != plan.clients:
-        whole = plan.cohort_size == plan.clients
-        plan = plan.replace(clients=federation.clients, cohort=None if whole else plan.cohort)
     name = default_for(federation.name) if plan.model == "auto" else plan.model
     model = build(name, input_shape(plan, federation), federation.classes, plan.seed)
-    return model, federation, plan.replace(model=name)
+    return model, federation, as_trained(plan, federation, model)
 
 
 def input_shape(plan: Plan, federation: Federation) -> tuple[int, ...]:
@@ -83,6 +84,65 @@ def input_shape(plan: Plan, federation: Federation) -> tuple[int, ...]:
 
 def population(plan: Plan) -> Federation:
     """A name of the catalogue means that data set, also where a folder happens to be called so (`./mnist` is the folder)."""
-    if plan.data not in ENTRIES and Path(plan.data).is_dir():
-        return Federation.from_folder(plan.data, classes=plan.classes)
-    return Federation.from_dataset(plan.data, plan.partition, plan.clients, plan.alpha, plan.seed)
+    seed = plan.seed if plan.partition_seed is None else plan.partition_seed
+    if is_given(plan.data):
+        raise BadInput(
+            f"the plan's data {plan.data} was handed over in Python and has no name or path: call sordino.train with it again, "
+            "or name other data (--data)."
+        )
+    if plan.data in ENTRIES:
+        _nothing_of_tables(plan)
+        return Federation.from_dataset(plan.data, plan.partition, plan.clients, plan.alpha, seed)
+    path = Path(plan.data)
+    if not path.exists():
+        looks = "/" in plan.data or path.suffix in SUFFIXES
+        raise BadInput(f"there is no file or folder {plan.data!r}: check the path.") if looks else unknown(plan.data)
+    source = Source(plan.data, plan.client_column, plan.label, plan.test, plan.schema, told_task(plan), plan.classes)
+    return Federation.from_source(source, plan.partition, plan.clients, plan.alpha, seed)
+
+
+def as_trained(plan: Plan, federation: Federation, model: nn.Module) -> Plan:
+    """The plan with what follows from the population and the module that are really trained."""
+    if federation.origin is not None:
+        changes = federation.origin.settings()
+        if changes["partition_seed"] == plan.seed:
+            changes["partition_seed"] = None
+        if federation.clients != plan.clients:
+            changes |= {
+                "clients": federation.clients,
+                "cohort": None if plan.cohort_size == plan.clients else plan.cohort,
+            }
+        plan = plan.replace(**changes)
+    return plan.replace(model=_name_of(model, plan, federation))
+
+
+def _name_of(module: nn.Module, plan: Plan, federation: Federation) -> str:
+    """The name by which this very module, weights and all, can be built again; else its class in angle brackets."""
+    import torch
+
+    from sordino.models import build, default_for
+
+    name = default_for(federation.name) if plan.model == "auto" else plan.model
+    if not is_given(name):
+        try:
+            built = build(name, input_shape(plan, federation), federation.classes, plan.seed)
+        except BadInput:
+            return given(type(module).__name__)
+        own, other = module.state_dict(), built.state_dict()
+        alike = type(built) is type(module) and own.keys() == other.keys()
+        if alike and all(torch.equal(own[key].cpu(), other[key].cpu()) for key in own):
+            return name
+    return given(type(module).__name__)
+
+
+def told_task(plan: Plan) -> str | None:
+    """A schema may say it too."""
+    return None if plan.schema is not None and plan.task == CLASSIFICATION else plan.task
+
+
+def _nothing_of_tables(plan: Plan) -> None:
+    for name in ("client_column", "label", "test", "schema"):
+        if (value := getattr(plan, name)) is not None:
+            raise BadInput(
+                f"{name} {value!r} is about tables of your own, and {plan.data} is a data set: leave it out."
+            )

@@ -15,6 +15,7 @@ It sees released values only. Stopping early is free: the statement still charge
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -90,7 +91,7 @@ class Evaluation(Callback):
 
     def on_end(self, run: Run) -> None:
         last = run.history[-1] if run.history else {}
-        if last.get("round") != run.state.round or "accuracy" not in last:
+        if last.get("round") != run.state.round or "loss" not in last:
             self._score(run)
         run.row = {**last, **run.row}
 
@@ -98,7 +99,9 @@ class Evaluation(Callback):
         run.started.engine.theta[:] = run.state.theta
         scored = run.started.engine.evaluate()
         if scored is not None:
-            run.row["accuracy"], run.row["loss"] = scored
+            accuracy, run.row["loss"] = scored
+            if not math.isnan(accuracy):
+                run.row["accuracy"] = accuracy
 
 
 class Checkpoints(Callback):

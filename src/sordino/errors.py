@@ -26,6 +26,10 @@ class BudgetRefused(SordinoError):
     exit_code = 3
 
 
+class SordinoWarning(UserWarning):
+    """Something that a run goes on in spite of; the command line prints the sentence."""
+
+
 class NotPrivate(SordinoError, TypeError):
     """A raw value was about to leave through something that is not one of the two doors."""
 

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from sordino import defences
+from sordino.data.schema import CLASSIFICATION, TASKS
 from sordino.errors import BadInput, at_least, between, one_of, positive, whole
 from sordino.methods import Method, adopt, method
 from sordino.preparation import Preparation, preparation_from
@@ -65,6 +66,13 @@ class Plan:
     alpha: float = 1.0
     model: str = "auto"
     classes: int | None = None  # how many there are; None: the data set or its public test set says
+    partition_seed: int | None = None  # of the partition; None: that of everything
+    # tables of one's own
+    client_column: str | None = None  # whose a row is; None: rows are dealt out, or each client has a file
+    label: str | None = None  # None: the column called label, or the last one
+    test: str | None = None  # a public test file
+    schema: str | None = None  # schema.toml
+    task: str = "classification"
     # how records become model input, and the statistics asked for that before round 1; empty: as they are
     prepare: Given[Mapping[str, Any], str] = given(field(default_factory=lambda: MappingProxyType({})))
     # the method
@@ -123,7 +131,7 @@ class Plan:
             raise BadInput(f"rounds {self.rounds:,} is more than {MOST_ROUNDS:,}; ask for at most that many.")
         whole(batch_size=self.batch_size)
         if self.classes is not None:
-            whole(2, classes=self.classes)
+            whole(2 if self.task == CLASSIFICATION else 1, classes=self.classes)
         whole(0, canaries=self.canaries, seed=self.seed)
         if self.seed >= 2**63:
             raise BadInput(f"seed {self.seed} does not fit into 63 bits; use a smaller number.")
@@ -141,6 +149,9 @@ class Plan:
         if self.survivors is not None:
             whole(survivors=self.survivors)
         one_of(PARTITIONS, partition=self.partition)
+        one_of(TASKS, task=self.task)
+        if self.partition_seed is not None:
+            whole(0, partition_seed=self.partition_seed)
         one_of(MECHANISMS, mechanism=self.mechanism)
         one_of(WEIGHTS, weights=self.weights)
         one_of(CANARIES, canary=self.canary)

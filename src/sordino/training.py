@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sordino import defences
+from sordino import defences, record
+from sordino.assembly import as_trained
 from sordino.callbacks import (
     Callback,
     Checkpoints,
@@ -30,14 +32,16 @@ from sordino.callbacks import (
     Watch,
     metrics_row,
 )
+from sordino.data.describe import unscaled
 from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, start_engine
-from sordino.errors import BadInput, BudgetRefused, SordinoError
+from sordino.errors import BadInput, BudgetRefused, SordinoError, SordinoWarning
 from sordino.federation import binding, checkpoint
-from sordino.federation.checkpoint import Checkpoint
+from sordino.federation.checkpoint import Checkpoint, TrainState
 from sordino.federation.folder import RunFolder, told_when_full
 from sordino.federation.population import Federation
 from sordino.federation.sampling import Draws
 from sordino.federation.sizes import PublicSizes
+from sordino.files import write_atomically
 from sordino.methods import Method, RuleContext
 from sordino.plan import Plan
 from sordino.preparation import Stages
@@ -125,17 +129,44 @@ def train(
     (`sordino.Callback`). `start` makes the engine; `ask` puts a question of the prelude to all clients (default: on this
     machine).
     """
+    from sordino.models.packed import packed
+
     if method is not None:
         plan = plan.replace(method=method)
+    own, model = model, packed(model, federation.layout)
     stages = None if plan.preparation is None else plan.preparation.stages(federation.input_shape)
-    _check_model(model, federation, plan, stages)
+    _check_model(model, federation, plan, stages, loss)
+    plan = as_trained(plan, federation, own)
+    advice = _advise(federation, plan)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     rule = build_rule(terms, model)  # may refuse: no folder yet
+    _rehearse_statement(terms, model, federation)
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
     extra = [*callbacks, *([Watch(on_round)] if on_round is not None else [])]
     setup = Setup(model, federation, terms, rule, Draws(plan), options or EngineOptions(), loss)
-    with told_when_full(folder.path):
-        return _Training(setup, folder, resume, extra).run(start, stages, ask)
+    try:
+        with told_when_full(folder.path):
+            result = _Training(setup, folder, resume, extra).run(start, stages, ask)
+            return replace(result, warnings=(*advice, *result.warnings))
+    finally:
+        folder.close()
+
+
+def _advise(federation: Federation, plan: Plan) -> tuple[str, ...]:
+    """What a user should hear before the budget is spent. It looks at public data only."""
+    if plan.preparation is not None:
+        return ()  # it scales
+    said = unscaled(federation.schema, None if federation.test is None else federation.test[0])
+    if said is None:
+        return ()
+    warnings.warn(said, SordinoWarning, stacklevel=3)
+    return (said,)
+
+
+def _rehearse_statement(terms: Terms, model: nn.Module, federation: Federation) -> None:
+    """The page that is written first at the end can be written."""
+    dimension = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    build_statement(terms, TrainState(0, np.zeros(dimension, np.float32), {}, {}), notes=federation.notes).text()
 
 
 def build_rule(terms: Terms, model: nn.Module) -> Rule:
@@ -155,7 +186,9 @@ class _Training:
         self.federation = setup.federation
         self.initial = {name: value.detach().clone() for name, value in setup.model.state_dict().items()}
         begun = resume and folder.ledger.exists()  # noise that was drawn for one population must not meet another
-        binding.bind(folder.checkpoint, setup.federation, resume=begun)
+        salt = binding.bind(folder.checkpoint, setup.federation, resume=begun)
+        if not begun:
+            record.write(folder.path, setup.federation, setup.model, salt)
         self.callbacks = [*_canaries(setup, folder), Evaluation(), Checkpoints(), KeptModels(), MetricLines(), *extra]
         done = 0 if self.kept is None else self.kept.state.round
         for callback in self.callbacks:
@@ -180,13 +213,14 @@ class _Training:
             run = Run(setup.terms, self.folder, setup.options, started, rounds, state, started.theta, self.initial)
             run.history = self.folder.start_metrics(state.round)
             self._loop(run)
-            for callback in self.callbacks:
-                callback.on_end(run)
-            simulated = started.engine.simulated
             terms = rounds.close(run.state)
             share = rounds.share(run.state)
             notes = (*self.federation.notes, *started.work.assumptions())
+            simulated = started.engine.simulated
             statement = build_statement(terms, run.state, run.stopped, share, ledger.lost, simulated, notes)
+            _write_statement(self.folder, statement)  # before anything that can fail
+            for callback in self.callbacks:
+                callback.on_end(run)
         finally:
             self.folder.close()
             if ledger is not None:
@@ -267,14 +301,14 @@ def _finish(
     plan: Plan,
 ) -> Result:
     from sordino.gradients.flat import Flat
+    from sordino.models.packed import unpacked
     from sordino.report.run import write_report
     from sordino.verify import manifest
 
-    folder.write("statement.txt", statement.text() + "\n")
-    folder.write("statement.json", json.dumps(statement.to_json(), indent=2) + "\n")
     module.load_state_dict(run.initial)  # what is saved is the trained vector, and the rest as it was before training
     Flat(module).load(run.state.theta)
-    checkpoint.save_weights(module, folder.path / "model.safetensors")
+    module = unpacked(module)
+    write_atomically(folder.path / "model.safetensors", checkpoint.weights(module), durable=True)
     manifest.write(folder.path)
     stopped = statement.stopped or None
     result = Result(module, plan, terms, statement, folder.path, statement.rounds, stopped, accuracy, run.history)
@@ -282,19 +316,28 @@ def _finish(
     return result
 
 
-def _check_model(model: nn.Module, federation: Federation, plan: Plan, stages: Stages | None) -> None:
-    """A model that does not fit the data, or the plan's defence, is refused before anything is granted.
+def _write_statement(folder: RunFolder, statement: Statement) -> None:
+    folder.write("statement.txt", statement.text() + "\n")
+    folder.write("statement.json", json.dumps(statement.to_json(), indent=2) + "\n")
 
-    It sees shapes, never a record.
+
+def _check_model(
+    model: nn.Module, federation: Federation, plan: Plan, stages: Stages | None, loss: Loss | None
+) -> None:
+    """A model or a loss that does not fit the data or the plan's defence is refused before anything is granted.
+
+    Of records it sees shapes alone; of the public test set all of it, once, as the evaluation at the end does.
     """
     import torch
 
     from sordino.gradients.flat import check_output
+    from sordino.rehearsal import rehearse
 
+    x, _ = federation[0]
     if stages is not None:
         shape, dtype = stages.shape, torch.float32
     else:
-        x, _ = federation[0]
         shape, dtype = tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype
     check_output(model, shape, dtype, federation.classes)
     defences.check_model(defences.build(plan), model, shape, dtype)
+    rehearse(model, federation, loss, shape, dtype, prepared=stages is not None)

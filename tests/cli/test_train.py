@@ -131,12 +131,12 @@ def test_scalars_go_into_the_run_folder(capsys, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("path", ["wards", "./wards", "wards/", "{here}/wards"])
 def test_runs_on_a_folder_are_called_after_it(path, tmp_path, monkeypatch):
-    from sordino.federation.folder import next_free
+    from sordino.federation.folder import claim
     from sordino.plan import Plan
 
     monkeypatch.chdir(tmp_path)
     plan = Plan(data=path.format(here=tmp_path), epsilon=1.0)
-    assert str(next_free(plan)) == "runs/wards-adact-1"
+    assert str(claim(plan)) == "runs/wards-adact-1"
 
 
 def test_a_folder_of_files_is_a_federation(capsys, tmp_path):

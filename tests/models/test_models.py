@@ -82,6 +82,6 @@ def test_names_defaults_and_refusals():
     with pytest.raises(BadInput, match="too small.*'linear'"):
         models.build("cnn-mnist", (1, 8, 8), 10)
     with pytest.raises(BadInput, match="classes"):
-        models.build("linear", (4,), 1)
+        models.build("linear", (4,), 0)
     with pytest.raises(BadInput, match="seed"):
         models.build("linear", (4,), 2, seed=-1)

@@ -24,7 +24,7 @@ from sordino.attacks.rows import Guarantee, play, private, ranked, with_control
 from sordino.attacks.shadows import Make, Say, quiet
 from sordino.attacks.table import Entry, entry
 from sordino.attacks.target import Target
-from sordino.errors import BadInput, in_short, whole
+from sordino.errors import BadInput, whole
 from sordino.files import write_atomically
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Observer, Relation, Unit, Variant
@@ -235,15 +235,9 @@ def _assembled(plan: Plan, make: Make | None, federation: Federation | None) -> 
 
 
 def _load(module: Any, weights: Path) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from sordino.federation.checkpoint import load_weights
 
-    try:
-        module.load_state_dict(load_file(weights))
-    except (SafetensorError, RuntimeError) as error:
-        raise BadInput(
-            f"{weights} does not fit the model of the plan ({in_short(error)}); give the folder of a whole run."
-        ) from None
+    load_weights(module, weights)
 
 
 def _guarantee(statement: dict[str, Any]) -> Guarantee:

@@ -1,4 +1,4 @@
-"""``sordino data list | get | path``: which data sets there are, fetching one, and where it lies."""
+"""``sordino data``: which data sets there are, fetching one, where it lies; a look at one's own, and a schema for it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,28 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     get.add_argument("name", nargs="+", metavar="NAME", help="a name that `sordino data list` prints")
     path = actions.add_parser("path", help="print the folder of a data set")
     path.add_argument("name", metavar="NAME", help="a name that `sordino data list` prints")
-    for action in (everything, get, path):
+    check = actions.add_parser("check", help="look at your own table or folder: what is seen, and what is wrong")
+    describe = actions.add_parser("describe", help="write a schema.toml for your own table or folder, to be filled in")
+    for action in (check, describe):
+        action.add_argument("path", metavar="PATH", help="a table, or a folder with one file per client")
+        action.add_argument("--client-column", metavar="NAME", help="the column that says whose a row is")
+        action.add_argument(
+            "--label", metavar="NAME", help="the column that is predicted (default: label, or the last one)"
+        )
+        action.add_argument("--test", metavar="FILE", help="a public test file; scales and classes may be read from it")
+        action.add_argument("--task", default=None, help="classification, regression or multi-label")
+    check.add_argument("--schema", metavar="FILE", help="the schema that the columns are read by")
+    check.add_argument("--classes", metavar="INT", help="how many classes there are")
+    describe.add_argument("--out", metavar="FILE", help="where to write it (default: schema.toml)")
+    for action in (everything, get, path, check, describe):
         action.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.set_defaults(func=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Do one action; errors leave as `SordinoError`."""
-    return {"list": _list, "get": _get, "path": _path}[args.action](args)
+    actions = {"list": _list, "get": _get, "path": _path, "check": _check, "describe": _describe}
+    return actions[args.action](args)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -60,6 +74,40 @@ def _get(args: argparse.Namespace) -> int:
             print(f"{name}: built in, nothing to fetch." if place is None else f"{name}: {place}")
     if args.json:
         print(json.dumps({"data": done}))
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    from sordino.cli.numbers import count
+    from sordino.data.describe import look
+    from sordino.data.ingest import Source
+
+    source = Source(
+        args.path, args.client_column, args.label, args.test, args.schema, args.task, count(args, "classes")
+    )
+    seen = look(source)
+    print(json.dumps(seen.to_json()) if args.json else seen.text())
+    return 2 if seen.problems else 0
+
+
+def _describe(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sordino.data.describe import describe
+    from sordino.data.ingest import Source
+    from sordino.errors import BadInput
+    from sordino.files import write_atomically
+
+    text = describe(Source(args.path, args.client_column, args.label, args.test, None, args.task))
+    out = Path(args.out or "schema.toml")
+    if out.exists():
+        raise BadInput(f"{out} is there already; give another file with --out, or take it away.")
+    write_atomically(out, text)
+    open_ = text.count("= []")
+    if args.json:
+        print(json.dumps({"schema": str(out), "to_declare": open_}))
+    else:
+        print(f"{out}: " + (f"{open_} entries are left to declare ([])." if open_ else "complete; look it over."))
     return 0
 
 

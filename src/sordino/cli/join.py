@@ -27,7 +27,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--data", required=True, metavar="PATH", help="a file of records (.npz, .csv, .parquet), or its folder"
     )
-    parser.add_argument("--label", help="the column of a table that holds the labels (default: label, or the last one)")
+    parser.add_argument("--label", help="the column that is predicted, if it is called otherwise here than in the run")
     parser.add_argument(
         "--certs", required=True, metavar="FOLDER", help="this machine's folder, made by `sordino certs`"
     )
@@ -44,6 +44,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    from sordino.data.table import Table
     from sordino.deployment.joining import Joined, own_records
     from sordino.engines.flower.address import split_address
     from sordino.engines.flower.pki import Own
@@ -69,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
     joined = Joined(args.address, data, certs, policy, state, args.once, listen)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: joined.stop.set())
-    logging.getLogger("sordino.holder").info("%d records; waiting for %s", len(data[1]), args.address or args.socket)
+    logging.getLogger("sordino.holder").info(
+        "%d records; waiting for %s", len(data if isinstance(data, Table) else data[1]), args.address or args.socket
+    )
     joined.wait()
     spent = joined.holder.allowance
     if args.json:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import warnings
 from collections.abc import Sequence
 
-from sordino.errors import SordinoError
+from sordino.errors import SordinoError, SordinoWarning
 
 # command -> (module with add_parser and run, what it is for)
 COMMANDS = {
@@ -72,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         top.print_help()
         return 0
+    warnings.showwarning = _show  # type: ignore[assignment]
     try:
         return args.func(args)
     except SordinoError as error:
@@ -92,6 +94,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+
+
+def _show(message: Warning, category: type[Warning], *place: object) -> None:
+    """Warnings of ours as a sentence; those of libraries only where someone asked for them."""
+    if issubclass(category, SordinoWarning):
+        print(f"sordino: warning: {message}", file=sys.stderr)
 
 
 def run() -> None:

@@ -33,6 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--address", default="0.0.0.0:8443", metavar="HOST:PORT", help="where to listen (default: 0.0.0.0:8443)"
     )
     parser.add_argument("--test", metavar="FILE", help="a public test set: .npz, .csv or .parquet")
+    parser.add_argument("--schema", metavar="FILE", help="schema.toml: every holder reads its table by it")
     parser.add_argument("--classes", metavar="INT", help="how many, where neither test set nor data set tells it")
     parser.add_argument(
         "--survivors",
@@ -85,8 +86,10 @@ def run(args: argparse.Namespace) -> int:
         plan = kept_plan(Path(args.resume))
     else:
         given = {"clients": len(nodes_in(certs)), **read_toml(args.plan)}
-        if survivors is not None:
-            given["survivors"] = survivors
+        named = {"survivors": survivors, "test": args.test, "schema": args.schema, "classes": classes}
+        given |= {name: value for name, value in named.items() if value is not None}
+        if "data" not in given and any(given.get(name) is not None for name in ("test", "schema", "classes")):
+            given["data"] = "<holders>"  # nothing here names what they hold
         plan = Plan.from_json(complete(given))
     public = Public.find(plan, args.test, classes)
 

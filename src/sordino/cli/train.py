@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sordino.cli.numbers import count, number
+from sordino.data.schema import TASKS
 from sordino.defences import DEFENCES
 from sordino.errors import BadInput
 from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
@@ -27,16 +28,28 @@ EXAMPLES = """examples:
   sordino train --method fedavg --data mnist                       no privacy: the baseline
   sordino train --plan plan.toml --seed 2                          a plan file; options override it
   sordino train --resume runs/digits-adact-1                       go on with a run that was cut off
-  sordino train --data ./hospitals --model linear                  your own folder, one file per client"""
+  sordino train --data ./hospitals --model linear                  your own folder, one file per client
+  sordino train --data table.csv --client-column user --label class --test test.csv"""
 
 # Options that are fields of the plan: (name, type, choices, help).
 FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
-    ("data", str, None, "data set, or a folder with one file per client (./mnist, if its name is that of a data set)"),
+    (
+        "data",
+        str,
+        None,
+        "data set, a table, or a folder with one file per client (./mnist, if its name is that of a set)",
+    ),
     ("clients", int, None, "how many clients the data is dealt out to"),
     ("partition", str, PARTITIONS, "how it is dealt out"),
     ("alpha", float, None, "Dirichlet concentration: small is very unlike, large is alike"),
     ("model", str, None, "network; auto picks the usual one for the data; or your own, as module:function"),
     ("classes", int, None, "how many classes there are, where the data does not say"),
+    ("partition_seed", int, None, "of the partition alone (default: the seed)"),
+    ("client_column", str, None, "the column of a table that says whose a row is"),
+    ("label", str, None, "the column that is predicted (default: label, or the last one); several with commas between"),
+    ("test", str, None, "a public test file; accuracy is measured on it"),
+    ("schema", str, None, "schema.toml: scale and meaning of columns; `sordino data describe` writes one"),
+    ("task", str, TASKS, "what is predicted"),
     ("method", str, None, "see `sordino methods`; or your own, as module:object"),
     ("variant", str, tuple(Variant), "certified: made private; published: as the paper prints it"),
     ("mechanism", str, MECHANISMS, "noise"),
@@ -119,15 +132,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     from sordino.engines import EngineOptions
-    from sordino.federation.folder import RunFolder, next_free
+    from sordino.federation.folder import RunFolder, claim
 
     if args.resume is not None:
         _alone(args)
         folder = RunFolder.reopen(args.resume)
-        plan, out = Plan.load(folder.plan), folder.path
+        plan = Plan.load(folder.plan)
+        out: Path | None = folder.path
     else:
         plan = plan_from(args)
-        out = Path(args.out) if args.out else next_free(plan)
+        out = Path(args.out) if args.out else None
     workers, every, keep = (count(args, name) or 0 for name in ("workers", "evaluate_every", "keep_models"))
     options = EngineOptions(args.engine, workers, every, keep_models=keep, isolate_clients=args.isolate_clients)
 
@@ -142,6 +156,8 @@ def run(args: argparse.Namespace) -> int:
     model, federation, plan = assemble(plan)
     if not (args.quiet or args.json or args.resume):
         _warn(plan, model, federation)
+    if out is None and args.tensorboard:
+        out = claim(plan)  # its scalars lie there from the start
     with bar(plan, quiet=args.quiet or args.json, tensorboard=args.tensorboard, out=out) as watch:
         result = train(
             model, federation, plan, out=out, resume=args.resume is not None, options=options, on_round=watch

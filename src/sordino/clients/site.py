@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sordino.clients.descent import Loss
+from sordino.data.schema import CLASSIFICATION
 from sordino.federation.sampling import Draws
 from sordino.gradients.flat import Flat, check
-from sordino.gradients.per_example import cross_entropy
+from sordino.gradients.losses import LOSS_OF
 from sordino.gradients.rewrite import faster
 from sordino.privacy.randomness import stream
 
@@ -40,8 +41,10 @@ class Site:
     ) -> None:
         self.federation, self.plan = federation, plan
         self.draws = Draws(plan) if draws is None else draws
-        self.losses: Loss = loss or cross_entropy  # one number per example
-        self.loss: Loss = functional.cross_entropy if loss is None else lambda out, y: loss(out, y).mean()
+        self.losses: Loss = loss or LOSS_OF[plan.task]  # one number per example
+        self.loss: Loss = lambda out, y: self.losses(out, y).mean()
+        if loss is None and plan.task == CLASSIFICATION:
+            self.loss = functional.cross_entropy  # faster than the mean of the losses
         self.device = next(model.parameters()).device
         x, _ = federation[0]
         check(model, tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype)  # the shape of a record, not a record
@@ -75,14 +78,14 @@ class Site:
         if self.x is None or self.y is None:
             assert self.federation.x is not None and self.federation.y is not None
             x = self.federation.prepare(self.federation.x[rows])
-            return self.tensor(x), self.tensor(self.federation.y[rows].astype(np.int64))
+            return self.tensor(x), self.tensor(self.federation.labels(self.federation.y[rows]))
         index = torch.from_numpy(rows).to(self.device)
         return self.x.index_select(0, index), self.y.index_select(0, index)
 
     def blank(self) -> tuple[Tensor, Tensor]:
         """One blank example with its label: shapes and types, and nothing of the data."""
         x, y = self.federation[0]
-        return self.tensor(np.zeros((1, *x.shape[1:]), x.dtype)), self.tensor(np.zeros((1, *y.shape[1:]), np.int64))
+        return self.tensor(np.zeros((1, *x.shape[1:]), x.dtype)), self.tensor(np.zeros((1, *y.shape[1:]), y.dtype))
 
     def layer_seed(self, round: int, item: int, step: int = 0) -> int:
         """The seed of layers that draw at random, for one piece of a round's work."""

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sordino.data.dataset import usual
+from sordino.data.schema import CLASSIFICATION, MULTI_LABEL
 from sordino.errors import BadInput
 
 Pair = tuple[np.ndarray, np.ndarray]
 
 
-def checked(x: ArrayLike, y: ArrayLike, classes: int | None, who: str) -> Pair:
+def checked(x: ArrayLike, y: ArrayLike, classes: int | None, who: str, task: str = CLASSIFICATION) -> Pair:
     """One client's arrays, or the sentence that says what is wrong with them.
 
     >>> checked([[1.0]], [7], 5, "client 3")
@@ -23,7 +24,7 @@ def checked(x: ArrayLike, y: ArrayLike, classes: int | None, who: str) -> Pair:
     x, y = _array(x), _array(y)
     if y.size == 0:
         raise BadInput(f"{who} has no examples: leave it out, or ask for fewer clients.")
-    if y.ndim != 1:
+    if task == CLASSIFICATION and y.ndim != 1:
         raise BadInput(f"the labels of {who} have shape {y.shape}: give one whole number per example.")
     if x.ndim == 0 or len(x) != len(y):
         raise BadInput(f"{who} has {len(x) if x.ndim else 1} examples but {len(y)} labels: give one label per example.")
@@ -31,7 +32,7 @@ def checked(x: ArrayLike, y: ArrayLike, classes: int | None, who: str) -> Pair:
         raise BadInput(f"the examples of {who} are of type {x.dtype}: turn them into numbers first.")
     if x.dtype.kind == "f" and not _all_finite(x):
         raise BadInput(f"{who} has values that are NaN or infinite: fill them in or leave those examples out.")
-    return x, _labels(y, classes, who)
+    return x, _labels(y, classes, who) if task == CLASSIFICATION else _targets(y, classes, who, task)
 
 
 def labeller(ids: Sequence[str] | None) -> Callable[[int], str]:
@@ -56,8 +57,10 @@ def alike(test: np.ndarray, train: np.ndarray) -> None:
         raise BadInput(f"test examples are {test.dtype}, training ones {train.dtype}: give both in the same type.")
 
 
-def count_classes(classes: int | None, y: np.ndarray, test: Pair | None) -> int:
+def count_classes(classes: int | None, y: np.ndarray, test: Pair | None, task: str = CLASSIFICATION) -> int:
     """The number of classes: declared, or that of the public test set; read from the training labels where neither tells."""
+    if task != CLASSIFICATION:
+        return y.shape[1]
     if y.min() == y.max():
         raise BadInput(f"every training label is {y.min()}, which leaves nothing to learn: give at least 2 classes.")
     if classes is not None or test is None:
@@ -82,6 +85,22 @@ def _labels(y: np.ndarray, classes: int | None, who: str) -> np.ndarray:
         raise BadInput(f"{who} has the label {y.min()}: labels must be numbered from 0.")
     if classes is not None and y.max() >= classes:
         raise BadInput(f"{who} has the label {y.max()}, out of range for {classes} classes (0 to {classes - 1}).")
+    return y
+
+
+def _targets(y: np.ndarray, outputs: int | None, who: str, task: str) -> np.ndarray:
+    """[examples, outputs] of float32."""
+    if y.ndim > 2 or y.dtype.kind not in "fiub":
+        raise BadInput(
+            f"the targets of {who} have shape {y.shape} and type {y.dtype}: give numbers, one row per example."
+        )
+    y = y.reshape(len(y), -1).astype(np.float32)
+    if not np.isfinite(y).all():
+        raise BadInput(f"{who} has targets that are NaN or infinite: fill them in or leave those examples out.")
+    if task == MULTI_LABEL and not np.isin(y, (0.0, 1.0)).all():
+        raise BadInput(f"{who} has labels other than 0 and 1: labels of a multi-label task are 0 or 1.")
+    if outputs is not None and y.shape[1] != outputs:
+        raise BadInput(f"{who} has {y.shape[1]} targets for an example and {outputs} are asked for: make them agree.")
     return y
 
 

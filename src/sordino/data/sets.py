@@ -208,9 +208,15 @@ ENTRIES = {
 def entry(name: str) -> Entry:
     """The catalogue line of a name, or the sentence that lists the names."""
     if name not in ENTRIES:
-        names = ", ".join(ENTRIES)
-        raise BadInput(f"{name!r} is not a data set: choose one of {names}, or give a folder with one file per client.")
+        raise unknown(name)
     return ENTRIES[name]
+
+
+def unknown(name: str) -> BadInput:
+    names = ", ".join(ENTRIES)
+    return BadInput(
+        f"{name!r} is not a data set: choose one of {names}, or give a table, or a folder with one file per client."
+    )
 
 
 def load(name: str) -> Dataset:

@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from sordino.data.check import Pair
-from sordino.data.dataset import Normalise, usual
+from sordino.data.dataset import Normalise
+from sordino.data.schema import Schema
+from sordino.deployment.greeting import greet
 from sordino.engines import EngineOptions, Setup, Started
 from sordino.engines.flower import wire
 from sordino.engines.flower.engine import Patience, Remote, RemoteWork, ask_prelude
-from sordino.engines.flower.holder import VERSION
 from sordino.engines.flower.holder_run import terms_of
 from sordino.engines.flower.part import Facts, Part
 from sordino.engines.flower.policy import Refused
 from sordino.engines.flower.transport import SecureChannel
-from sordino.engines.flower.wire import MalformedMessage, Message
-from sordino.errors import BadInput, SordinoError
+from sordino.engines.flower.wire import Message
+from sordino.errors import BadInput
 from sordino.files import write_atomically
 from sordino.plan import Plan
 from sordino.preparation import Released
@@ -42,6 +42,7 @@ def federate(
     classes: int,
     test: Pair | None = None,
     normalise: Normalise | None = None,
+    schema: Schema | None = None,
     certificates: Mapping[str, str] | None = None,
     authority: str | None = None,
     patience: Patience | None = None,
@@ -65,7 +66,8 @@ def federate(
         post.run, facts, plan = kept["run"], Facts.from_json(kept["facts"]), Plan.from_json(kept["plan"])
     else:
         post.run = os.urandom(8).hex()
-        facts = _greet(post, plan, classes, normalise, patience)
+        facts = greet(post, plan, classes, normalise, schema, patience)
+        plan = plan.replace(task=facts.task)
         plan = plan.replace(model=default_for(plan.data) if plan.model == "auto" else plan.model)
         kept = {"run": post.run, "facts": facts.to_json(), "plan": plan.to_json(), "names": post.names}
         out.mkdir(parents=True, exist_ok=True)
@@ -147,39 +149,3 @@ def _close(post: SecureChannel, result: Result, out: Path, authority: str | None
         write_atomically(out / "attestations.json", json.dumps(signed, indent=2) + "\n", durable=True)
     if authority is not None:
         write_atomically(out / "ca.crt", authority, durable=True)
-
-
-def _greet(post: SecureChannel, plan: Plan, classes: int, normalise: Normalise | None, patience: Patience) -> Facts:
-    """Everybody must be there once, to say how many records it has."""
-    limit = time.monotonic() + patience.wait
-    said: dict[int, Message] = {}
-    while len(said) < len(post.names):
-        missing = [k for k in post.present() if k not in said]
-        if missing:
-            new = post.ask({k: Message("hello") for k in missing}, min(60.0, patience.deadline))
-            for k, hello in new.items():
-                said[k] = hello
-                log.info("%s is there (%d of %d)", post.names[k], len(said), len(post.names))
-        if len(said) < len(post.names):
-            if time.monotonic() > limit:
-                absent = ", ".join(name for k, name in enumerate(post.names) if k not in said)
-                raise SordinoError(f"these clients did not come within {patience.wait:g} s: {absent}.")
-            time.sleep(0.2)
-    hellos = [said[k] for k in range(len(post.names))]
-    try:
-        shapes = {tuple(hello.get("shape", list)) for hello in hellos}
-        types = {np.dtype(hello.get("type", str)) for hello in hellos}
-        sizes = tuple(hello.get("records", int) for hello in hellos)
-        versions = {hello.get("version", int) for hello in hellos}
-    except (MalformedMessage, TypeError) as error:
-        raise SordinoError(f"a client said what cannot be used: {error}") from None
-    if versions != {VERSION} or len(shapes) != 1:
-        raise BadInput(
-            f"the clients' records have shapes {sorted(shapes)} under versions {sorted(versions)}: one is needed."
-        )
-    if normalise is None:
-        ways = {json.dumps(None if w is None else w.to_json()) for w in map(usual, types)}
-        if len(ways) != 1:
-            raise BadInput(f"the clients' records are of types {', '.join(map(str, types))}; make them agree.")
-        normalise = usual(types.pop())
-    return Facts(plan.data, classes, shapes.pop(), sizes, normalise)

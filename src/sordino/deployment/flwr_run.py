@@ -48,6 +48,7 @@ def run(grid: Any, config: Any) -> None:
         classes=public.classes,
         test=public.test,
         normalise=public.normalise,
+        schema=public.schema,
         certificates=nodes,
         patience=patience,
         resume=bool(config.get("resume", False)),

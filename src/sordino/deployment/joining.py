@@ -16,8 +16,9 @@ import tempfile
 import threading
 from pathlib import Path
 
-from sordino.data.check import Pair
-from sordino.data.folder import SUFFIXES, read_file
+from sordino.data.folder import SUFFIXES
+from sordino.data.ingest import Records, read_records
+from sordino.data.table import Table
 from sordino.deployment.control import environment
 from sordino.engines.flower.holder import Holder
 from sordino.engines.flower.local import SOCKET, Listener
@@ -30,10 +31,15 @@ from sordino.errors import BadInput
 log = logging.getLogger("sordino.holder")
 
 
-def own_records(path: Path, name: str, label: str | None = None) -> Pair:
-    """The records of this holder: a file, or the one file in a folder (or the one called like the node)."""
+def own_records(path: Path, name: str, label: str | None = None) -> Records:
+    """The records of this holder: a file, or the one file in a folder (or the one called like the node).
+
+    `label`: how the column that is predicted is called here, if it is not called as in the run's schema.
+    """
+    if not path.exists():
+        raise BadInput(f"there is no file or folder {str(path)!r}: check --data.")
     if path.is_file():
-        return read_file(path, label)
+        return _labelled(read_records(path), label)
     files = [f for f in path.iterdir() if f.suffix in SUFFIXES and f.stem != "test"] if path.is_dir() else []
     named = [f for f in files if f.stem == name]
     chosen = named or files
@@ -41,7 +47,15 @@ def own_records(path: Path, name: str, label: str | None = None) -> Pair:
         raise BadInput(
             f"{path} has {len(chosen)} files of records; give one .npz, .csv or .parquet file, or call it {name}."
         )
-    return read_file(chosen[0], label)
+    return _labelled(read_records(chosen[0]), label)
+
+
+def _labelled(records: Records, label: str | None) -> Records:
+    if label is None or not isinstance(records, Table):
+        return records
+    if label not in records:
+        raise BadInput(f"{records.where} has no column {label!r}: name one of {', '.join(records.names[:8])}.")
+    return records.with_label(label)
 
 
 class Joined:
@@ -53,7 +67,7 @@ class Joined:
     def __init__(
         self,
         address: str,
-        data: Pair,
+        data: Records,
         certs: Path,
         policy: Policy,
         state: Path,

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from sordino.data.check import Pair
+from sordino.assembly import told_task
+from sordino.data.check import Pair, checked, count_classes
 from sordino.data.dataset import Normalise
+from sordino.data.ingest import Records, Source, read_records, schema_for, with_classes
+from sordino.data.schema import CLASSIFICATION, Schema
+from sordino.data.table import Table
 from sordino.deployment.control import Link
 from sordino.deployment.federate import KEPT, federate
 from sordino.engines import EngineOptions
@@ -24,7 +26,7 @@ from sordino.engines.flower.pki import Own
 from sordino.engines.flower.seals import SignedServer
 from sordino.engines.flower.transport import SecureChannel
 from sordino.errors import BadInput, SordinoError
-from sordino.federation.folder import next_free
+from sordino.federation.folder import claim
 from sordino.plan import Plan
 from sordino.training import Progress, Result
 
@@ -38,15 +40,18 @@ class Public:
     classes: int
     test: Pair | None = None
     normalise: Normalise | None = None
+    schema: Schema | None = None  # how holders' tables are read; None: as the columns that they have say
 
     @classmethod
     def find(cls, plan: Plan, test: str | None, classes: int | None) -> Public:
-        """From a test file, or from the data set that the plan names."""
-        if test is not None:
-            from sordino.data.folder import read_file
-
-            x, y = read_file(Path(test))
-            return cls(classes or int(np.max(y)) + 1, (x, y))
+        """From a test file or a schema, or from the data set that the plan names."""
+        test, classes = test or plan.test, classes or plan.classes
+        held = None if test is None else read_records(Path(test))
+        if isinstance(held, Table) or plan.schema is not None:
+            return cls._of_tables(plan, held, classes)
+        if held is not None:
+            pair = checked(*held, classes, "the test set", plan.task)
+            return cls(count_classes(classes, pair[1], pair, plan.task), pair)
         if classes is not None:
             return cls(classes)
         from sordino.data import sets
@@ -54,8 +59,18 @@ class Public:
         if plan.data not in sets.ENTRIES:
             raise BadInput(f"how many classes {plan.data!r} has is not known; give --classes, or a public --test file.")
         data = sets.load(plan.data)
-        held = None if data.test_x is None or data.test_y is None else (data.test_x, data.test_y)
-        return cls(data.classes, held, data.normalise)
+        public = None if data.test_x is None or data.test_y is None else (data.test_x, data.test_y)
+        return cls(data.classes, public, data.normalise)
+
+    @classmethod
+    def _of_tables(cls, plan: Plan, test: Records | None, classes: int | None) -> Public:
+        source = Source("", plan.client_column, plan.label, None, plan.schema, told_task(plan), classes)
+        table = test if isinstance(test, Table) else None
+        schema, _ = with_classes(schema_for([], table, source), [], table, classes)
+        if schema.task == CLASSIFICATION and not schema.classes:
+            raise BadInput(f"{plan.schema} does not name the classes: declare them, or give a public --test file.")
+        held = schema.read(test) if isinstance(test, Table) else test
+        return cls(schema.outputs, held, schema=schema)
 
 
 def nodes_in(certs: Path) -> dict[str, str]:
@@ -86,7 +101,7 @@ def serve(
     """Run `plan` with the nodes whose certificates lie in `certs`; blocks until it is over."""
     nodes, own, patience = nodes_in(certs), Own.server(certs), patience or Patience()
     host, port = split_address(address)
-    out = out if out is not None else next_free(plan)
+    out = out if out is not None else claim(plan)
     if resume and not (out / KEPT).exists():
         raise BadInput(f"{out} is not the folder of a run across machines; give the folder that serve made.")
     link = Link(certs, host, port, out / "flower", nodes)
@@ -114,6 +129,7 @@ def serve(
             classes=public.classes,
             test=public.test,
             normalise=public.normalise,
+            schema=public.schema,
             certificates=nodes,
             authority=own.authority,
             patience=patience,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from sordino.clients.site import Site
+from sordino.data.schema import CLASSIFICATION, MULTI_LABEL
 
 PIECE = 1000
 
@@ -23,7 +26,7 @@ class Scoring:
     def pieces(self) -> list[int]:
         return [] if self.y is None else list(range(0, len(self.y), PIECE))
 
-    def score(self, start: int) -> tuple[int, float]:
+    def score(self, start: int) -> tuple[float, float]:
         assert self.x is not None and self.y is not None
         flat = self.site.flat
         flat.load(self.theta)
@@ -31,12 +34,20 @@ class Scoring:
         with torch.no_grad():
             x, y = self.x[start : start + PIECE], self.y[start : start + PIECE]
             logits = self.site.forward(x)
-            correct = int((logits.argmax(1) == y).sum())
+            correct = right(logits, y, self.site.plan.task)
             loss = float(self.site.loss(logits, y)) * len(y)
         flat.model.train()
         return correct, loss
 
-    def summary(self, scores: list[tuple[int, float]]) -> tuple[float, float] | None:
+    def summary(self, scores: list[tuple[float, float]]) -> tuple[float, float] | None:
+        """Accuracy (NaN where there is no such thing) and loss."""
         if self.y is None:
             return None
         return sum(c for c, _ in scores) / len(self.y), sum(s for _, s in scores) / len(self.y)
+
+
+def right(scores: Tensor, y: Tensor, task: str) -> float:
+    """How many examples are right; of several labels each counts its share. Numbers are not right or wrong: NaN."""
+    if task == MULTI_LABEL:
+        return float(((scores > 0) == (y > 0.5)).double().mean(1).sum())
+    return float((scores.argmax(1) == y).sum()) if task == CLASSIFICATION else math.nan

@@ -36,16 +36,17 @@ def plan_digest(plan: Plan) -> str:
     return plan.digest() if len(parts) == 1 else hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def bind(folder: Path, federation: Federation, resume: bool) -> None:
-    """Write the population's digest, or, where a run goes on, hold the population against it."""
+def bind(folder: Path, federation: Federation, resume: bool) -> bytes:
+    """Write the population's digest, or, where a run goes on, hold the population against it. The salt."""
     path = folder / NAME
     if not resume:
         salt = os.urandom(16)
         kept = {"salt": salt.hex(), "digest": _salted(federation, salt)}
         write_atomically(path, json.dumps(kept), private=True, durable=True)
-        return
+        return salt
     try:
         kept = json.loads(path.read_text())
+        salt = bytes.fromhex(kept["salt"])
         same = hmac.compare_digest(kept["digest"], _salted(federation, bytes.fromhex(kept["salt"])))
     except (OSError, ValueError, KeyError) as error:
         raise BadInput(f"{path} cannot be read ({error}); restore it, or start a new run.") from None
@@ -54,6 +55,12 @@ def bind(folder: Path, federation: Federation, resume: bool) -> None:
             f"the data is not the data that the run in {folder.parent} began with (other clients, sizes or records); "
             "restore it, or start a new run."
         )
+    return salt
+
+
+def commitment(federation: Federation, k: int, salt: bytes) -> str:
+    """Client k's records, hidden by the salt: who has both can show what was trained on, and who has neither learns nothing."""
+    return hmac.new(salt, f"{k}:{federation.fingerprint_of(k)}".encode(), hashlib.sha256).hexdigest()
 
 
 def mark(folder: Path) -> str:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sordino.errors import BadInput
+from sordino.errors import BadInput, in_short
 from sordino.federation.server import Arrays
 from sordino.files import write_atomically
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 NAME = "state.safetensors"
 
@@ -88,9 +88,40 @@ def kept(folder: Path) -> dict[int, np.ndarray]:
     return {int(file.stem.split("-")[1]): load_file(file)["theta"] for file in files}
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """The model's parameters and buffers under their own names, for any program that reads safetensors."""
+def weights(model: nn.Module, about: dict[str, str] | None = None) -> bytes:
+    """The model's parameters and buffers under their own names, for any program that reads safetensors.
+
+    Tensors that a model has under several names (tied weights) are kept once; `tied` in the metadata says which are which.
+    """
     from safetensors.torch import save
 
-    tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
-    write_atomically(path, save(tensors), durable=True)
+    tensors: dict[str, Tensor] = {}
+    seen: dict[object, str] = {}
+    tied: dict[str, str] = {}
+    for name, tensor in model.state_dict().items():
+        key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        if tensor.numel() and key in seen:
+            tied[name] = seen[key]
+            continue
+        seen[key] = name
+        tensors[name] = tensor.detach().cpu().clone().contiguous()
+    return save(tensors, {"format": "pt", **({"tied": json.dumps(tied)} if tied else {}), **(about or {})})
+
+
+def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
+    """Put the weights in `path` into `model`, and give back what the file says about them."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            about = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        tensors |= {name: tensors[other] for name, other in json.loads(about.get("tied", "{}")).items()}
+        model.load_state_dict(tensors)
+    except FileNotFoundError:
+        raise BadInput(f"there are no weights {path}; give the folder of a run that has ended.") from None
+    except (SafetensorError, RuntimeError, KeyError, ValueError) as error:
+        raise BadInput(
+            f"{path} does not fit the model of the plan ({in_short(error)}); give the folder of a whole run."
+        ) from None
+    return about

@@ -13,7 +13,9 @@ models/              the released models of some rounds, if they were to be kept
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,16 +38,19 @@ class RunFolder:
         self.plan = self.path / "plan.toml"
         self.models = self.path / "models"
         self._lines: IO[str] | None = None
+        self._lock: int | None = None
 
     @classmethod
     def create(cls, path: str | Path | None, plan: Plan) -> RunFolder:
-        made = cls(path) if path is not None else cls(next_free(plan))
-        if made.ledger.exists():
-            raise BadInput(
-                f"{made.path} holds a run already; use --resume to go on with it, or --out for another folder."
-            )
+        made = cls(path) if path is not None else cls(claim(plan))
         with told_when_full(made.path):
             made.checkpoint.mkdir(parents=True, exist_ok=True)
+            made.hold()
+            if made.ledger.exists():
+                made.close()
+                raise BadInput(
+                    f"{made.path} holds a run already; use --resume to go on with it, or --out for another folder."
+                )
             made.write("plan.toml", plan.to_toml())
         return made
 
@@ -55,6 +60,16 @@ class RunFolder:
         if not made.plan.exists():
             raise BadInput(f"{made.path} is not a run folder (it has no plan.toml); give the folder of a run.")
         return made
+
+    def hold(self) -> None:
+        """Keep other runs out of the folder for as long as this one is open; the system lets go if the process dies."""
+        self._lock = os.open(self.checkpoint / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            self._lock = None
+            raise BadInput(f"another run is writing into {self.path} now; give another folder (--out).") from None
 
     def write(self, name: str, text: str) -> Path:
         write_atomically(self.path / name, text.encode(), durable=True)
@@ -78,6 +93,9 @@ class RunFolder:
     def close(self) -> None:
         if self._lines is not None:
             self._lines.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -106,9 +124,16 @@ def told_when_full(path: Path) -> Iterator[None]:
         raise
 
 
-def next_free(plan: Plan) -> Path:
-    """A new folder under runs/, after the data set (or the last part of a folder's path) and the method."""
-    root, stem, number = Path("runs"), f"{Path(plan.data).resolve().name}-{plan.method}", 1
-    while (root / f"{stem}-{number}").exists():
-        number += 1
-    return root / f"{stem}-{number}"
+def claim(plan: Plan) -> Path:
+    """A new folder under runs/, after the data (the last part of a path) and the method. It is made: nobody else gets it."""
+    data = Path(plan.data.strip("<>")).resolve()
+    root, number = Path("runs"), 1
+    stem = f"{data.name if data.is_dir() else data.stem}-{plan.method.replace(':', '-')}"
+    with told_when_full(root):
+        root.mkdir(parents=True, exist_ok=True)
+        while True:
+            try:
+                (root / f"{stem}-{number}").mkdir()
+                return root / f"{stem}-{number}"
+            except FileExistsError:
+                number += 1

@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,17 +26,22 @@ from numpy.typing import ArrayLike
 
 from sordino.data.check import Pair, alike, checked, count_classes, labeller, same_shape
 from sordino.data.dataset import Normalise, usual
-from sordino.errors import BadInput, whole
+from sordino.data.ingest import Source
+from sordino.data.layout import Layout, is_parts, pack
+from sordino.data.schema import CLASSIFICATION, TASKS, Schema
+from sordino.errors import BadInput, one_of, whole
+from sordino.federation.origin import Origin, given
 
 if TYPE_CHECKING:
     from sordino.data.dataset import Dataset
+    from sordino.data.frames import Frame
 
 
 _HASHED = 4096  # rows at a time
 
 
 class Federation:
-    """Build one with `from_arrays`, `from_folder`, `from_dataset` or `on_demand`.
+    """Build one with `from_arrays`, `from_file`, `from_folder`, `from_dataframe`, `from_datasets`, `from_dataset` or `on_demand`.
 
     >>> clients = [([[0.0], [1.0]], [0, 1]), ([[2.0]], [1])]
     >>> federation = Federation.from_arrays(clients)
@@ -60,9 +65,15 @@ class Federation:
         ids: Sequence[str] | None = None,
         normalise: Normalise | None = None,
         classes_from_labels: bool = False,
+        task: str = CLASSIFICATION,
+        schema: Schema | None = None,
+        origin: Origin | None = None,
+        layout: Layout | None = None,
     ) -> None:
-        self.name, self.clients, self.classes = name, clients, classes
+        self.name, self.clients, self.classes = name, clients, classes  # classes: of another task, its outputs
         self.classes_from_labels = classes_from_labels  # private labels decided a public number
+        self.task, self.schema = task, schema
+        self.origin, self.layout = origin, layout  # layout: of examples of several arrays
         self.x, self.y, self.offsets = _frozen(x), _frozen(y), _frozen(offsets)
         self.sizes = None if offsets is None else _frozen(np.diff(offsets))
         self.ids = None if ids is None else tuple(ids)
@@ -80,7 +91,11 @@ class Federation:
 
     def __getitem__(self, k: int) -> Pair:
         x, y = self.raw(k)
-        return self.prepare(x), np.asarray(y, dtype=np.int64)
+        return self.prepare(x), self.labels(y)
+
+    def labels(self, y: np.ndarray) -> np.ndarray:
+        """Stored labels as a loss takes them: class numbers, or float32 targets."""
+        return np.asarray(y, dtype=np.int64 if self.task == CLASSIFICATION else np.float32)
 
     def raw(self, k: int) -> Pair:
         """Client k's data as stored: slices of the pooled arrays, or whatever was made on demand."""
@@ -92,7 +107,7 @@ class Federation:
             return self.x[here], self.y[here]
         assert self._make is not None
         x, y = self._make(int(k))
-        return checked(x, y, self.classes, self.name_of(k))
+        return checked(x, y, self.classes, self.name_of(k), self.task)
 
     def size(self, k: int) -> int:
         """How many examples client k holds, without making them if that can be avoided."""
@@ -117,7 +132,7 @@ class Federation:
         """The public test set, ready for a model."""
         if self._test is None:
             return None
-        return self.prepare(self._test[0]), np.asarray(self._test[1], dtype=np.int64)
+        return self.prepare(self._test[0]), self.labels(self._test[1])
 
     @property
     def raw_test(self) -> Pair | None:
@@ -129,11 +144,18 @@ class Federation:
         if self._local_tests is None:
             return None
         x, y = self._local_tests[k]
-        return self.prepare(x), np.asarray(y, dtype=np.int64)
+        return self.prepare(x), self.labels(y)
 
     @property
     def has_local_tests(self) -> bool:
         return self._local_tests is not None
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What each output of a model stands for."""
+        if self.schema is not None:
+            return self.schema.classes or self.schema.labels
+        return tuple(str(k) for k in range(self.classes))
 
     @cached_property
     def input_shape(self) -> tuple[int, ...]:
@@ -163,6 +185,17 @@ class Federation:
         made = copy.copy(self)
         made.x, made.y = (_frozen(np.concatenate(pair)) for pair in ((self.x, x), (self.y, y)))
         return made
+
+    def fingerprint_of(self, k: int) -> str:
+        """A digest of client k's records; empty where they are made on demand. Private, as `fingerprint` is."""
+        if self.offsets is None:
+            return ""
+        digest = hashlib.sha256()
+        for array in self.raw(k):
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            for start in range(0, len(array), _HASHED):
+                digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
+        return digest.hexdigest()
 
     def mapped(self, apply: Callable[[np.ndarray], np.ndarray]) -> Federation:
         """The same population with other model input: `apply` takes stored rows, and looks at each row by itself.
@@ -194,6 +227,8 @@ class Federation:
         """
         facts: list[object] = [self.name, self.clients, self.classes, list(self.input_shape), self._size_fact()]
         facts.append(None if self.normalise is None else self.normalise.to_json())
+        if self.schema is not None:
+            facts.append(self.schema.to_json())
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
         sizes = self.declared_sizes()
         if isinstance(sizes, np.ndarray):
@@ -209,10 +244,9 @@ class Federation:
         """What a statement must add to its assumptions because of how this population was described."""
         if not self.classes_from_labels:
             return ()
-        return (
-            f"The number of classes ({self.classes}) was read from the training labels and is taken to be public; "
-            "declare it (classes=) to leave this out.",
-        )
+        what = f"The number of classes ({self.classes}) was" if self.schema is None else "Which classes there are was"
+        how = "it (classes=)" if self.schema is None else "them (a schema, or a public test set)"
+        return (f"{what} read from the training labels and is taken to be public; declare {how} to leave this out.",)
 
     def _size_fact(self) -> int | str | None:
         return "by client" if callable(self._size) else self._size
@@ -233,24 +267,32 @@ class Federation:
         ids: Sequence[str] | None = None,
         local_tests: Iterable[tuple[ArrayLike, ArrayLike]] | None = None,
         normalise: Normalise | None = None,
+        task: str = CLASSIFICATION,
+        schema: Schema | None = None,
+        origin: Origin | None = None,
+        names_from_labels: bool = False,
     ) -> Federation:
         """One (x, y) per client: lists, numpy arrays or torch tensors.
 
         Bytes are taken for pixels (and divided by 255), other integers for tokens, unless `normalise` says otherwise.
+        `task` is classification, regression or multi-label; of the latter y has a number, or a row of them, per example.
+        An x may be a dictionary or a tuple of arrays, which the model then takes by name or by place.
         """
+        one_of(TASKS, task=task)
         clients = list(clients)
         if not clients:
             raise BadInput("there are no clients: give at least one (x, y) pair.")
         if ids is not None and len(ids) != len(clients):
             raise BadInput(f"there are {len(clients)} clients but {len(ids)} ids: give one id per client.")
         label = labeller(ids)
-        pairs = [checked(x, y, classes, label(k)) for k, (x, y) in enumerate(clients)]
+        clients, test, layout = _packed(clients, test, label)
+        pairs = [checked(x, y, classes, label(k), task) for k, (x, y) in enumerate(clients)]
         same_shape([x for x, _ in pairs], label)
         offsets = np.concatenate([[0], np.cumsum([len(y) for _, y in pairs])]).astype(np.int64)
-        public = None if test is None else checked(*test, classes, "the test set")
+        public = None if test is None else checked(*test, classes, "the test set", task)
         own = None
         if local_tests is not None:
-            own = [checked(*held, classes, f"the test of {label(k)}") for k, held in enumerate(local_tests)]
+            own = [checked(*held, classes, f"the test of {label(k)}", task) for k, held in enumerate(local_tests)]
         if own is not None and len(own) != len(pairs):
             raise BadInput(f"there are {len(pairs)} clients but {len(own)} local test sets: give one per client.")
         x = np.concatenate([x for x, _ in pairs])
@@ -261,8 +303,8 @@ class Federation:
         return cls(
             name=name,
             clients=len(pairs),
-            classes=count_classes(classes, y, public),
-            classes_from_labels=classes is None and (public is None or int(y.max()) > int(public[1].max())),
+            classes=count_classes(classes, y, public, task),
+            classes_from_labels=names_from_labels or _told_by_labels(classes, y, public, task),
             x=x,
             y=y,
             offsets=offsets,
@@ -270,18 +312,150 @@ class Federation:
             local_tests=own,
             ids=ids,
             normalise=normalise,
+            task=task,
+            schema=schema,
+            origin=origin or Origin(given(name), task=task, classes=classes),
+            layout=layout,
         )
 
     @classmethod
-    def from_folder(cls, path: str | Path, label: str | None = None, classes: int | None = None) -> Federation:
+    def from_folder(
+        cls,
+        path: str | Path,
+        label: str | None = None,
+        classes: int | None = None,
+        *,
+        test: str | Path | None = None,
+        schema: str | Path | None = None,
+        task: str | None = None,
+    ) -> Federation:
         """One ``.npz`` (arrays x and y), ``.csv`` or ``.parquet`` file per client; ``test.*`` is the public test set.
 
-        In tables the labels are the column `label`, or the last one if no column has that name.
+        In tables the labels are the column `label`, or the last one if no column has that name; columns are matched by name.
         """
-        from sordino.data.folder import read_folder
+        if not Path(path).is_dir():
+            raise BadInput(f"{path} is not a folder: give one that holds a .npz, .csv or .parquet file per client.")
+        return cls.from_source(Source(str(path), None, label, _path(test), _path(schema), task, classes))
 
-        ids, clients, test = read_folder(Path(path), label)
-        return cls.from_arrays(clients, test, classes=classes, name=Path(path).resolve().name, ids=ids)
+    @classmethod
+    def from_file(
+        cls,
+        path: str | Path,
+        client: str | None = None,
+        label: str | None = None,
+        *,
+        test: str | Path | None = None,
+        schema: str | Path | None = None,
+        task: str | None = None,
+        classes: int | None = None,
+        partition: str = "iid",
+        clients: int | None = None,
+        alpha: float = 1.0,
+        seed: int = 0,
+    ) -> Federation:
+        """One table; `client` is the column that says whose a row is. Without it rows are dealt out to `clients`."""
+        source = Source(str(path), client, label, _path(test), _path(schema), task, classes)
+        return cls.from_source(source, partition, clients, alpha, seed)
+
+    @classmethod
+    def from_source(
+        cls, source: Source, partition: str = "iid", clients: int | None = None, alpha: float = 1.0, seed: int = 0
+    ) -> Federation:
+        """What a plan or the command line names: a file or a folder. The last four deal out a table that names no clients."""
+        from sordino.data.ingest import ingest
+
+        read, path = ingest(source), Path(source.path)
+        task = read.schema.task if read.schema is not None else source.task or CLASSIFICATION
+        name = path.resolve().name if path.is_dir() else path.stem
+        dealt = read.owners is None
+        origin = Origin(
+            data=source.path,
+            partition=partition if dealt else "natural",
+            alpha=alpha if dealt else None,
+            partition_seed=seed if dealt else None,
+            client_column=source.client_column,
+            label=source.label,
+            test=source.test,
+            schema=source.schema,
+            task=task,
+            classes=source.classes,
+        )
+        pairs = read.clients
+        if dealt:
+            pairs = _deal(name, pairs[0], partition, clients, alpha, seed, task)
+        outputs = source.classes if read.schema is None else read.schema.outputs
+        return cls.from_arrays(
+            pairs,
+            read.test,
+            classes=outputs,
+            name=name,
+            ids=read.owners,
+            task=task,
+            schema=read.schema,
+            origin=origin,
+            names_from_labels=read.names_from_labels,
+        )
+
+    @classmethod
+    def from_dataframe(
+        cls,
+        frame: Frame,
+        client: str,
+        label: str | Sequence[str],
+        *,
+        test: Frame | None = None,
+        schema: str | Path | None = None,
+        task: str | None = None,
+        classes: int | None = None,
+        name: str = "dataframe",
+    ) -> Federation:
+        """A pandas or polars frame; `client` is the column that says whose a row is, `label` what is predicted."""
+        from sordino.data.frames import from_frame
+        from sordino.data.ingest import arrays_of, split_by_owner
+
+        table = from_frame(frame)
+        if client not in table:
+            raise BadInput(f"the data frame has no column {client!r}: name one of {', '.join(table.names[:8])}.")
+        owners, tables = split_by_owner(table, client)
+        labels = label if isinstance(label, str) else ",".join(label)
+        source = Source("", client, labels, None, _path(schema), task, classes)
+        held = None if test is None else from_frame(test, "the test frame")
+        read = arrays_of(tables, held, owners, source)
+        assert read.schema is not None
+        task = read.schema.task
+        return cls.from_arrays(
+            read.clients,
+            read.test,
+            classes=read.schema.outputs,
+            name=name,
+            ids=owners,
+            task=task,
+            schema=read.schema,
+            origin=Origin(given(name), client_column=client, label=labels, schema=source.schema, task=task),
+            names_from_labels=read.names_from_labels,
+        )
+
+    @classmethod
+    def from_datasets(
+        cls,
+        datasets: Sequence[Sized],
+        test: Sized | None = None,
+        *,
+        label: str = "label",
+        classes: int | None = None,
+        task: str = CLASSIFICATION,
+        ids: Sequence[str] | None = None,
+        name: str = "datasets",
+    ) -> Federation:
+        """One `torch.utils.data.Dataset` or Hugging Face `datasets.Dataset` per client, and perhaps a public one to test on.
+
+        An example is a pair (x, y), or a dictionary in which `label` names y; all of them are read once.
+        """
+        from sordino.data.datasets import pair_of
+
+        pairs = [pair_of(one, label, f"data set {k}") for k, one in enumerate(datasets)]
+        held = None if test is None else pair_of(test, label, "the test set")
+        return cls.from_arrays(pairs, held, classes=classes, task=task, ids=ids, name=name)
 
     @classmethod
     def from_dataset(
@@ -315,6 +489,7 @@ class Federation:
             local_tests=None if rows.tests is None or test is None else [(test[0][r], test[1][r]) for r in rows.tests],
             ids=rows.ids,
             normalise=data.normalise or usual(data.x.dtype),
+            origin=_dealt(dataset, data.name, partition, alpha, seed, shards),
         )
 
     @classmethod
@@ -337,7 +512,73 @@ class Federation:
         public = None if test is None else checked(*test, classes, "the test set")
         if normalise is None:
             normalise = usual(checked(*make(0), classes, "client 0")[0].dtype)
-        return cls(name=name, clients=clients, classes=classes, make=make, size=size, test=public, normalise=normalise)
+        return cls(
+            name=name,
+            clients=clients,
+            classes=classes,
+            make=make,
+            size=size,
+            test=public,
+            normalise=normalise,
+            origin=Origin(given(name), classes=classes),
+        )
+
+
+def _packed(
+    clients: list[tuple[ArrayLike, ArrayLike]],
+    test: tuple[ArrayLike, ArrayLike] | None,
+    label: Callable[[int], str],
+) -> tuple[list[tuple[ArrayLike, ArrayLike]], tuple[ArrayLike, ArrayLike] | None, Layout | None]:
+    """Examples of several arrays as rows of one."""
+    if not any(is_parts(x) for x, _ in clients):
+        return clients, test, None
+    made: list[tuple[ArrayLike, ArrayLike]] = []
+    layouts: list[Layout] = []
+    for k, (x, y) in enumerate([*clients, *([test] if test is not None else [])]):
+        who = label(k) if k < len(clients) else "the test set"
+        if not is_parts(x):
+            raise BadInput(f"{who} has one array and {label(0)} several: give all of them alike.")
+        rows, layout = pack(x, who)  # type: ignore[arg-type]
+        made.append((rows, y))
+        layouts.append(layout)
+        if layout != layouts[0]:
+            raise BadInput(
+                f"the fields of {who} are not those of {label(0)} (names, shapes and types): make them alike."
+            )
+    return made[: len(clients)], made[-1] if test is not None else None, layouts[0]
+
+
+def _path(file: str | Path | None) -> str | None:
+    return None if file is None else str(file)
+
+
+def _told_by_labels(classes: int | None, y: np.ndarray, test: Pair | None, task: str) -> bool:
+    """Whether private labels decide how many classes there are."""
+    if task != CLASSIFICATION or classes is not None:
+        return False
+    return test is None or int(y.max()) > int(test[1].max())
+
+
+def _dealt(dataset: str | Dataset, name: str, partition: str, alpha: float, seed: int, shards: int) -> Origin:
+    """A set of the catalogue can be named in a plan, one that was built in Python, or cut otherwise, cannot."""
+    named = isinstance(dataset, str) and (partition != "shards" or shards == 2)
+    return Origin(name if named else given(name), partition, alpha if partition == "dirichlet" else None, seed)
+
+
+def _deal(
+    name: str, whole: Pair, partition: str, clients: int | None, alpha: float, seed: int, task: str
+) -> list[Pair]:
+    """A table that does not say whose its rows are, dealt out as a data set is."""
+    from sordino.data.dataset import Dataset
+    from sordino.data.partition import split
+
+    x, y = (np.asarray(array) for array in whole)
+    if task != CLASSIFICATION and partition != "iid":
+        raise BadInput(f"partition {partition} goes by classes, and {task} has none: use iid, or name a client column.")
+    if partition == "natural":
+        raise BadInput(f"{name} does not say whose its rows are: name the column (client_column), or choose iid.")
+    rows = split(Dataset(name, x, y, None, None, 0), partition, clients=clients, alpha=alpha, seed=seed)
+    return [(x[r], y[r]) for r in rows.indices]
 
 
 def _frozen(array: np.ndarray | None) -> np.ndarray | None:

@@ -83,22 +83,30 @@ def check(model: nn.Module, shape: tuple[int, ...] | None = None, dtype: torch.d
         _check_state(model, shape, dtype)
 
 
-def check_output(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, classes: int) -> None:
-    """Refuse a model that does not take examples of this shape or does not give `classes` outputs. It is not changed."""
+def check_output(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, classes: int) -> Tensor:
+    """Refuse a model that does not take examples of this shape or does not give `classes` outputs. It is not changed.
+
+    What it gives for two made-up examples.
+    """
     check(model)  # layers that no run may have are named before one of them fails on a single example
     trial = copy.deepcopy(model).train()
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            out = trial(made_up(trial, shape, dtype, 1))
+            out = trial(made_up(trial, shape, dtype, 2))
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         raise BadInput(
             f"the model does not take examples of shape {tuple(shape)} ({in_short(error)}); choose one that fits."
         ) from None
+    if not isinstance(out, Tensor):
+        raise BadInput(
+            f"the model gives a {type(out).__name__}; it must give a tensor of {classes} scores per example."
+        )
     if out.ndim != 2 or out.shape[1] < classes:
         raise BadInput(
             f"the model gives outputs of shape {tuple(out.shape[1:])} and the data has {classes} classes; "
             f"give it {classes} outputs."
         )
+    return out
 
 
 def made_up(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, n: int) -> Tensor:

@@ -30,7 +30,21 @@ def squared_error(out: Tensor, y: Tensor) -> Tensor:
     return 0.5 * (out.flatten(1) - y.reshape(len(out), -1)).square().sum(1)
 
 
-LOSSES: dict[str, Loss] = {"cross-entropy": cross_entropy, "squared-error": squared_error}
+def binary_cross_entropy(out: Tensor, y: Tensor) -> Tensor:
+    """For one score per label [n, labels], averaged over labels; targets are 0 or 1."""
+    return F.binary_cross_entropy_with_logits(out, y.to(out.dtype), reduction="none").flatten(1).mean(1)
+
+
+LOSSES: dict[str, Loss] = {
+    "cross-entropy": cross_entropy,
+    "squared-error": squared_error,
+    "binary-cross-entropy": binary_cross_entropy,
+}
+LOSS_OF: dict[str, Loss] = {
+    "classification": cross_entropy,
+    "regression": squared_error,
+    "multi-label": binary_cross_entropy,
+}
 
 
 class OneByOne:

@@ -101,7 +101,7 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.
     >>> sum(p.numel() for p in net.parameters())
     343946
     """
-    whole(least=2, classes=classes)
+    whole(classes=classes)
     whole(least=0, seed=seed)
     make, shape = _maker(name), tuple(int(n) for n in shape)
     if name in MODELS and len(shape) not in MODELS[name].dims:
@@ -131,6 +131,10 @@ def _maker(name: str) -> Callable[[tuple[int, ...], int], nn.Module]:
         if not callable(found):
             raise BadInput(f"model {name!r} is no function of (shape, classes); name one that makes a module.")
         return found
+    if name.startswith("<"):
+        raise BadInput(
+            f"the model {name!r} was handed over in Python and cannot be built from its name; name one, or hand it over."
+        )
     raise BadInput(
         f"there is no model {name!r}: choose one of {', '.join(MODELS)}, or name your own as module:function."
     )

@@ -9,11 +9,10 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import platform
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from sordino import record
 from sordino.files import write_atomically
 from sordino.verify import chain
 from sordino.verify.verdict import Broken, Check
@@ -21,8 +20,8 @@ from sordino.verify.verdict import Broken, Check
 NAME = "manifest.json"
 FORMAT = "sordino-manifest-1"
 FILES = ("plan.toml", "model.safetensors", "statement.json", "statement.txt")
-PRELUDE = "prelude.safetensors"  # where the plan has one
-_PACKAGES = ("sordino", "numpy", "scipy", "torch", "dp-accounting", "cryptography", "flwr")
+PRELUDE = "prelude.safetensors"
+ALSO = (record.NAME, record.SCHEMA, PRELUDE)  # where a run has them
 
 
 def write(folder: Path) -> None:
@@ -32,9 +31,9 @@ def write(folder: Path) -> None:
     made = {
         "format": FORMAT,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "files": {name: digest(folder / name) for name in (*FILES, PRELUDE) if (folder / name).is_file()},
+        "files": {name: digest(folder / name) for name in (*FILES, *ALSO) if (folder / name).is_file()},
         "ledger": {"lines": len(ledger.hashes), "head": ledger.head},
-        "software": {"python": platform.python_version(), **_versions()},
+        "software": record.software(),
     }
     write_atomically(folder / NAME, json.dumps(made, indent=2) + "\n", durable=True)
 
@@ -51,8 +50,8 @@ def compare(folder: Path, ledger: chain.Chain | None) -> list[Check]:
         held = _read(folder / NAME)
     except Broken as error:
         return [Check("manifest", False, str(error))]
-    there = PRELUDE in held["files"] or (folder / PRELUDE).exists()
-    checks = [_file(folder / name, held["files"].get(name)) for name in (*FILES, *[PRELUDE] * there)]
+    named = (*FILES, *(name for name in ALSO if name in held["files"] or (folder / name).exists()))
+    checks = [_file(folder / name, held["files"].get(name)) for name in named]
     head, lines = held["ledger"].get("head"), held["ledger"].get("lines")
     if ledger is not None and head == ledger.head and lines == len(ledger.hashes):
         checks.append(Check("ledger head", True, f"ledger.jsonl ends where it ended after training, at line {lines}."))
@@ -84,13 +83,3 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(held.get("files"), dict) or not isinstance(held.get("ledger"), dict):
         raise Broken(f"{NAME} names no files or no ledger.")
     return held
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

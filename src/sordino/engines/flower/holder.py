@@ -4,7 +4,7 @@
 to this holder's own log; the server is told the class of the error and who had it, and nothing else, unless it is a
 refusal, whose sentence is written for the other side.
 
-    hello     what is public about this holder: name, number of records, shape of one
+    hello     what is public about this holder: name, number of records, shape of one or names of columns
     propose   a plan: checked against the policy and what is left of the allowance; or refused
     enrol     the same plan, once nobody has refused it: checked again, and reserved in the allowance
     keys, letters, confirm, reveal    secure aggregation (see `sordino.secagg.member`)
@@ -27,6 +27,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from sordino import errors
 from sordino.data.check import Pair
+from sordino.data.ingest import Records
+from sordino.data.table import Table
 from sordino.engines.flower import pki, wire
 from sordino.engines.flower.allowance import Allowance
 from sordino.engines.flower.attesting import attest
@@ -59,7 +61,7 @@ class Holder:
     """One data holder. Messages are handled one at a time."""
 
     def __init__(
-        self, name: str, data: Pair, policy: Policy, folder: Path, seal: HolderSeal, own: pki.Own | None = None
+        self, name: str, data: Records, policy: Policy, folder: Path, seal: HolderSeal, own: pki.Own | None = None
     ) -> None:
         self.name, self.data, self.policy, self.folder, self._seal, self._own = name, data, policy, folder, seal, own
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -130,9 +132,15 @@ class Holder:
     # ---- joining a run ---------------------------------------------------------------------------
 
     def _hello(self, asked: Message) -> Message:
+        """Of a table the names of its columns are told, and nothing that stands in them."""
+        facts: dict[str, object] = {"name": self.name, "version": VERSION, "simulated": self.simulated}
+        if isinstance(self.data, Table):
+            columns = list(self.data.names) if self.data.named else len(self.data.names)
+            return Message("hello", {**facts, "records": len(self.data), "columns": columns})
         x, y = self.data
-        facts = {"name": self.name, "version": VERSION, "records": len(y), "shape": list(x.shape[1:])}
-        return Message("hello", {**facts, "type": np.asarray(x).dtype.str, "simulated": self.simulated})
+        return Message(
+            "hello", {**facts, "records": len(y), "shape": list(x.shape[1:]), "type": np.asarray(x).dtype.str}
+        )
 
     def _propose(self, asked: Message) -> Message:
         """Nothing is set aside yet: another holder may refuse, and then nobody should have paid."""
@@ -163,7 +171,23 @@ class Holder:
         self.policy.check_code(plain["plan"])
         terms = terms_of(Plan.from_json(plain["plan"]), Facts.from_json(plain["facts"]))
         self.policy.check(terms)
+        self._arrays(Facts.from_json(plain["facts"]))
         return run, plain, terms
+
+    def _arrays(self, facts: Facts) -> Pair:
+        """The records as the run's schema reads them. What does not fit is told in full to this holder's own log alone."""
+        if not isinstance(self.data, Table):
+            return self.data
+        if facts.schema is None:
+            raise Refused("the records here are a table, and the run names no schema to read it by.")
+        lacking = [f.name for f in facts.schema.features if f.name not in self.data] if self.data.named else []
+        if lacking and facts.schema.heading:
+            raise Refused(f"the records here have no column {lacking[0]!r}, which the schema of the run asks for.")
+        try:
+            return facts.schema.read(self.data)
+        except errors.BadInput as wrong:
+            log.error("the records do not fit the schema: %s", wrong)
+            raise Refused("the records here do not fit the schema of the run; the holder's log says where.") from None
 
     def _begin(self, run: str, plain: dict[str, Any]) -> HolderRun:
         if run in self._runs:
@@ -174,7 +198,7 @@ class Holder:
         self._identities[run] = NOBODY if self._own is None else Signed(self._own, names, plain["certificates"])
         for old in self._runs.values():
             old.close()  # one run at a time is held open
-        part = Part.held(facts, names.index(self.name), *self.data)
+        part = Part.held(facts, names.index(self.name), *self._arrays(facts))
         self._runs = {run: HolderRun(self._folder(run), terms_of(plan, facts), part)}
         self._members = {}
         member = self._recall(run)

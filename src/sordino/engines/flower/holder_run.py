@@ -18,12 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
+from sordino import record
 from sordino.engines.flower import wire
 from sordino.engines.flower.account import Account
 from sordino.engines.flower.part import Facts, Part
 from sordino.engines.flower.policy import Refused
 from sordino.engines.flower.wire import Message
 from sordino.errors import BadInput, NotPrivate
+from sordino.federation import binding
 from sordino.federation.sampling import Draws, public_cohort
 from sordino.federation.sizes import PublicSizes
 from sordino.files import write_atomically
@@ -112,6 +114,8 @@ class HolderRun:
         self.site = Site(model, part, plan, draws=Draws(plan, 0))
         self.theta = np.zeros(self.site.flat.size, np.float32)
         self.work = self.terms.scheme.work(self.site, self.theta, self.rule, self.terms)
+        if not (self.folder / record.NAME).exists():  # what is trained on, kept here alone
+            record.write(self.folder, self.part, model, binding.bind(self.folder, self.part, resume=False))
         self.prepared = True
 
     # ---- the prelude -----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 
 from sordino.data.check import Pair, checked
 from sordino.data.dataset import Normalise
+from sordino.data.schema import CLASSIFICATION, Schema
 from sordino.errors import BadInput, whole
 from sordino.federation.population import Federation
 
@@ -27,9 +28,13 @@ class Facts:
     shape: tuple[int, ...]  # of one example
     sizes: tuple[int, ...]  # examples of each client
     normalise: Normalise | None = None
+    schema: Schema | None = None  # of tables: every holder reads its own through it
+    task: str = CLASSIFICATION
 
     def __post_init__(self) -> None:
-        whole(2, classes=self.classes)
+        whole(2 if self.task == CLASSIFICATION else 1, classes=self.classes)
+        if self.schema is not None and (self.schema.outputs, self.schema.task) != (self.classes, self.task):
+            raise BadInput("the schema of the federation and its classes or its task disagree.")
         whole(**{f"size of client {k}": n for k, n in enumerate(self.sizes)})
         if not self.sizes:
             raise BadInput("there are no clients: a federation needs at least one.")
@@ -45,17 +50,21 @@ class Facts:
             "shape": list(self.shape),
             "sizes": list(self.sizes),
             "normalise": None if self.normalise is None else self.normalise.to_json(),
+            "schema": None if self.schema is None else self.schema.to_json(),
+            "task": self.task,
         }
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Facts:
-        normalise = plain["normalise"]
+        normalise, schema = plain["normalise"], plain["schema"]
         return cls(
             str(plain["name"]),
             int(plain["classes"]),
             tuple(int(n) for n in plain["shape"]),
             tuple(int(n) for n in plain["sizes"]),
             None if normalise is None else Normalise.from_json(normalise),
+            None if schema is None else Schema.from_json(schema),
+            str(plain["task"]),
         )
 
 
@@ -76,6 +85,8 @@ class Part(Federation):
             offsets=offsets,
             test=test,
             normalise=facts.normalise,
+            task=facts.task,
+            schema=facts.schema,
         )
         self.facts, self.own = facts, own
         self.sizes = np.array(facts.sizes, np.int64)
@@ -84,18 +95,18 @@ class Part(Federation):
     @classmethod
     def held(cls, facts: Facts, own: int, x: np.ndarray, y: np.ndarray) -> Part:
         """Client `own`'s place."""
-        x, y = checked(x, y, facts.classes, f"client {own}")
+        x, y = checked(x, y, facts.classes, f"client {own}", facts.task)
         if tuple(x.shape[1:]) != facts.shape:
             raise BadInput(f"the records here have shape {tuple(x.shape[1:])}, the federation's {facts.shape}.")
         if not 0 <= own < facts.clients or len(y) != facts.sizes[own]:
             raise BadInput(f"client {own} holds {len(y)} records, which is not what the federation was told.")
-        return cls(facts, x, np.asarray(y, np.int64), own, None)
+        return cls(facts, x, y, own, None)
 
     @classmethod
     def seen_by_server(cls, facts: Facts, test: Pair | None) -> Part:
         """The server's place: nobody's records."""
         kind = np.int64 if facts.normalise is not None and facts.normalise.tokens else np.float32
-        return cls(facts, np.zeros((0, *facts.shape), kind), np.zeros(0, np.int64), None, test)
+        return cls(facts, np.zeros((0, *facts.shape), kind), _blank(facts, 0), None, test)
 
     def mapped(self, apply: Callable[[np.ndarray], np.ndarray]) -> Part:
         """Other model input; the facts that go with it have its shape."""
@@ -117,4 +128,9 @@ class Part(Federation):
         if k == self.own:
             return super().__getitem__(k)
         kind = np.int64 if self.normalise is not None and self.normalise.tokens else np.float32
-        return np.zeros((1, *self.facts.shape), kind), np.zeros(1, np.int64)
+        return np.zeros((1, *self.facts.shape), kind), _blank(self.facts, 1)
+
+
+def _blank(facts: Facts, rows: int) -> np.ndarray:
+    """Labels of nobody."""
+    return np.zeros(rows, np.int64) if facts.task == CLASSIFICATION else np.zeros((rows, facts.classes), np.float32)
