@@ -100,6 +100,7 @@ class Result:
             "delta": plan.delta,
             "epsilon_claimed": claimed,
             "reasons": list(self.terms.reasons),
+            "departures": list(plan.method_spec.departures(plan)),
             "rounds": self.rounds,
             "multiplier": self.terms.multiplier,
             "accuracy": self.accuracy,

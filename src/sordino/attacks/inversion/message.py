@@ -33,6 +33,7 @@ from sordino.privacy import events
 from sordino.privacy.vocabulary import Observer, Relation
 from sordino.schemes import settle
 from sordino.schemes.client import ClientUpdate
+from sordino.schemes.epochs import EpochRelease
 from sordino.schemes.local import Local
 from sordino.schemes.pooled import Pooled
 from sordino.schemes.round import Context
@@ -199,6 +200,10 @@ def _as_seen(
     clipped: Clipped = "" if bound is None else "record" if isinstance(plan.scheme, Local) else "update"
     if plan.method_spec.scheme is not None:  # steps are measured in bounds: the plan's
         common["bound"] = plan.bound
+    # Where clients send a sum of gradients, the server's step makes an update of it, and of its bound.
+    reach = plan.scheme.server_lr / plan.server_lr
+    if bound is not None:
+        mean, common["bound"] = mean * reach, common["bound"] * reach
     kind: Kind = "model-update" if not others else "sum"
     total = mean * (terms.denominator(np.arange(group.clients)) if others else 1.0)
     size = 0 if isinstance(plan.scheme, Local) else min(plan.batch_size, records)
@@ -246,4 +251,6 @@ def one_message(plan: Plan, seen: ObservedMessage, proven: bool) -> Any:
     if seen.multiplier is None or not proven:
         return None
     noise = events.laplace(seen.multiplier) if plan.mechanism == "laplace" else events.gaussian(seen.multiplier)
+    if isinstance(plan.scheme, EpochRelease):
+        return events.repeated(noise, plan.local_epochs)
     return events.repeated(noise, seen.local_steps) if isinstance(plan.scheme, Local) else noise
