@@ -33,6 +33,7 @@ from sordino.privacy import events
 from sordino.privacy.vocabulary import Observer, Relation
 from sordino.schemes import settle
 from sordino.schemes.client import ClientUpdate
+from sordino.schemes.epochs import EpochRelease
 from sordino.schemes.local import Local
 from sordino.schemes.pooled import Pooled
 from sordino.schemes.round import Context
@@ -97,7 +98,7 @@ def refusal(plan: Plan, round: int = 1) -> str | None:
         )
     if plan.scheme.min_cohort > 1:
         return f"messages of method {plan.method} under secure aggregation need two clients at least; use --observer server."
-    if plan.method_spec.scheme is not None and round > 1:
+    if (plan.method_spec.scheme is not None or plan.scheme.keeps_personal) and round > 1:
         return f"clients of method {plan.method} keep a state of their own over the rounds; attack its first round."
     return None
 
@@ -159,9 +160,9 @@ class _Spy:
     def init(self, size: int) -> Arrays:
         return self.inner.init(size)
 
-    def step(self, theta: np.ndarray, mean: np.ndarray, state: Arrays) -> tuple[np.ndarray, Arrays]:
+    def step(self, theta: np.ndarray, mean: np.ndarray, state: Arrays, *how: Any) -> tuple[np.ndarray, Arrays]:
         self.mean = np.asarray(mean, np.float64)
-        return self.inner.step(theta, mean, state)
+        return self.inner.step(theta, mean, state, *how)
 
 
 def _one_round(
@@ -199,6 +200,10 @@ def _as_seen(
     clipped: Clipped = "" if bound is None else "record" if isinstance(plan.scheme, Local) else "update"
     if plan.method_spec.scheme is not None:  # steps are measured in bounds: the plan's
         common["bound"] = plan.bound
+    # Where clients send a sum of gradients, the server's step makes an update of it, and of its bound.
+    reach = plan.scheme.server_lr / plan.server_lr
+    if bound is not None:
+        mean, common["bound"] = mean * reach, common["bound"] * reach
     kind: Kind = "model-update" if not others else "sum"
     total = mean * (terms.denominator(np.arange(group.clients)) if others else 1.0)
     size = 0 if isinstance(plan.scheme, Local) else min(plan.batch_size, records)
@@ -226,7 +231,7 @@ def undefended(plan: Plan) -> Plan:
     return plan.replace(
         method="fedavg", variant="published", mechanism="gaussian", options={}, unit="client", observer="public", relation=None,
         epsilon=None, multiplier=None, weights="uniform", weight_cap=None, canaries=0, survivors=None, sampling="none",
-        cohort=None, optimizer="sgd", metanet=None, defence=None,
+        cohort=None, optimizer="sgd", metanet=None, defence=None, personal=None,
     )  # fmt: skip
 
 
@@ -246,4 +251,6 @@ def one_message(plan: Plan, seen: ObservedMessage, proven: bool) -> Any:
     if seen.multiplier is None or not proven:
         return None
     noise = events.laplace(seen.multiplier) if plan.mechanism == "laplace" else events.gaussian(seen.multiplier)
+    if isinstance(plan.scheme, EpochRelease):
+        return events.repeated(noise, plan.local_epochs)
     return events.repeated(noise, seen.local_steps) if isinstance(plan.scheme, Local) else noise
