@@ -5,6 +5,7 @@
     plan = sordino.Plan(method="dp-fedavg", unit="example", epsilon=4.0, clients=2)
     result = sordino.train(model, federation, plan)
     print(result.statement.text())
+    sordino.load(result.folder, model).predict(x)
 
 Names are imported when they are first used, so that commands which do not train never load PyTorch.
 """
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from sordino.engines import EngineOptions
     from sordino.errors import BadInput, BudgetRefused, SordinoError
     from sordino.federation.population import Federation
+    from sordino.inference.loading import load
     from sordino.methods import Method
     from sordino.plan import Plan
     from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
@@ -28,6 +30,7 @@ _HOME = {
     "Plan": "sordino.plan",
     "Federation": "sordino.federation.population",
     "train": "sordino.training",
+    "load": "sordino.inference.loading",
     "Result": "sordino.training",
     "EngineOptions": "sordino.engines",
     "Callback": "sordino.callbacks",
@@ -59,6 +62,7 @@ __all__ = [
     "EngineOptions",
     "Unit",
     "Variant",
+    "load",
     "train",
 ]
 

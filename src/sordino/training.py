@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sordino import defences, record
+from sordino import defences, evaluation, record
 from sordino.assembly import as_trained
 from sordino.callbacks import (
     Callback,
@@ -35,6 +35,7 @@ from sordino.callbacks import (
 from sordino.data.describe import unscaled
 from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, start_engine
 from sordino.errors import BadInput, BudgetRefused, SordinoError, SordinoWarning
+from sordino.evaluation import Figures
 from sordino.federation import binding, checkpoint
 from sordino.federation.checkpoint import Checkpoint, TrainState
 from sordino.federation.folder import RunFolder, told_when_full
@@ -42,6 +43,7 @@ from sordino.federation.population import Federation
 from sordino.federation.sampling import Draws
 from sordino.federation.sizes import PublicSizes
 from sordino.files import write_atomically
+from sordino.inference import card
 from sordino.methods import Method, RuleContext
 from sordino.plan import Plan
 from sordino.preparation import Stages
@@ -76,6 +78,7 @@ class Result:
     accuracy: float | None
     metrics: list[dict[str, Any]] = field(repr=False)
     warnings: tuple[str, ...] = ()
+    evaluation: Figures | None = None
 
     @property
     def epsilon(self) -> float:
@@ -101,6 +104,7 @@ class Result:
             "seconds_per_round": float(np.median(seconds)) if seconds else None,
             "stopped": self.stopped,
             "warnings": list(self.warnings),
+            "evaluation": None if self.evaluation is None else self.evaluation.to_json(),
             "run": str(self.folder),
         }
 
@@ -227,7 +231,7 @@ class _Training:
             if started is not None:
                 started.engine.close()
         accuracy = run.row.get("accuracy")
-        return _finish(setup.model, terms, self.folder, run, statement, accuracy, plan)
+        return _finish(setup.model, setup.federation, terms, self.folder, run, statement, accuracy, plan)
 
     def _prepare(self, setup: Setup, stages: Stages, ledger: Ledger, ask: Ask | None) -> Setup:
         """Play the prelude, and give every client its model input: before the engine starts, which may fork."""
@@ -292,6 +296,7 @@ def _finite(plan: Plan, result: RoundResult) -> RoundResult:
 
 def _finish(
     module: nn.Module,
+    federation: Federation,
     terms: Terms,
     folder: RunFolder,
     run: Run,
@@ -306,13 +311,32 @@ def _finish(
 
     module.load_state_dict(run.initial)  # what is saved is the trained vector, and the rest as it was before training
     Flat(module).load(run.state.theta)
+    found = _evaluate(module, federation)
     module = unpacked(module)
-    write_atomically(folder.path / "model.safetensors", checkpoint.weights(module), durable=True)
+    about = record.about_weights(federation, statement.to_json())
+    write_atomically(folder.path / "model.safetensors", checkpoint.weights(module, about), durable=True)
+    if found is not None:
+        folder.write(evaluation.NAME, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
+    folder.write(card.NAME, card.card(folder.path))
     manifest.write(folder.path)
     stopped = statement.stopped or None
-    result = Result(module, plan, terms, statement, folder.path, statement.rounds, stopped, accuracy, run.history)
+    said = () if found is None else found.warnings
+    result = Result(
+        module, plan, terms, statement, folder.path, statement.rounds, stopped, accuracy, run.history, said, found
+    )
     write_report(result.folder)
     return result
+
+
+def _evaluate(module: nn.Module, federation: Federation) -> Figures | None:
+    """Everything that the public test set says about the released model."""
+    from sordino.inference.running import scores_of
+
+    if federation.test is None:
+        return None
+    x, y = federation.test
+    scale = None if federation.schema is None else federation.schema.scale
+    return evaluation.evaluate(scores_of(module, x), y, federation.task, federation.class_names, scale)
 
 
 def _write_statement(folder: RunFolder, statement: Statement) -> None:
