@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -47,6 +48,7 @@ from sordino.inference import card
 from sordino.methods import Method, RuleContext
 from sordino.plan import Plan
 from sordino.preparation import Stages
+from sordino.privacy.data_account import DataAccount
 from sordino.privacy.ledger import Ledger
 from sordino.schemes import certified, prelude, settle
 from sordino.schemes.build_statement import build_statement
@@ -121,6 +123,7 @@ def train(
     loss: Loss | None = None,
     callbacks: Sequence[Callback] = (),
     on_round: Callable[[Progress], None] | None = None,
+    account: str | Path | None = None,
     start: StartEngine = start_engine,
     ask: Ask | None = None,
 ) -> Result:
@@ -128,7 +131,8 @@ def train(
 
     `method` replaces the plan's: a `Method` of your own, or its name as ``module:object``. `out` is the run folder (by
     default a new one under ``runs/``). With `resume` the run in `out` goes on where it was. `loss(outputs, targets)`
-    gives one number per example; by default cross-entropy. `callbacks` are called around the rounds
+    gives one number per example; by default cross-entropy. `account` is a file that adds up what all runs on these records
+    cost (`sordino.privacy.data_account`). `callbacks` are called around the rounds
     (`sordino.Callback`). `start` makes the engine; `ask` puts a question of the prelude to all clients (default: on this
     machine).
     """
@@ -149,7 +153,9 @@ def train(
     setup = Setup(model, federation, terms, rule, Draws(plan), options or EngineOptions(), loss)
     try:
         with told_when_full(folder.path):
-            result = _Training(setup, folder, resume, extra).run(start, stages, ask)
+            training = _Training(setup, folder, resume, extra)
+            training.account = None if account is None else Path(account)
+            result = training.run(start, stages, ask)
             return replace(result, warnings=(*advice, *result.warnings))
     finally:
         folder.close()
@@ -185,6 +191,7 @@ class _Training:
 
     def __init__(self, setup: Setup, folder: RunFolder, resume: bool, extra: Sequence[Callback]) -> None:
         self.folder, self.resume, self.plan = folder, resume, setup.terms.plan
+        self.account: Path | None = None
         self.kept: Checkpoint | None = checkpoint.load(folder.checkpoint) if resume else None
         self.federation = setup.federation
         self.initial = {name: value.detach().clone() for name, value in setup.model.state_dict().items()}
@@ -202,6 +209,7 @@ class _Training:
         setup, plan = self.setup, self.plan
         ledger: Ledger | None = None
         started: Started | None = None
+        counted = self._count()  # before any grant
         try:
             if stages is not None:
                 ledger = self._ledger(setup.terms)
@@ -221,6 +229,7 @@ class _Training:
             notes = (*self.federation.notes, *started.work.assumptions())
             simulated = started.engine.simulated
             statement = build_statement(terms, run.state, run.stopped, share, ledger.lost, simulated, notes)
+            statement = replace(statement, account=counted)
             _write_statement(self.folder, statement)  # before anything that can fail
             for callback in self.callbacks:
                 callback.on_end(run)
@@ -232,6 +241,20 @@ class _Training:
                 started.engine.close()
         accuracy = run.row.get("accuracy")
         return _finish(setup.model, setup.federation, terms, self.folder, run, statement, accuracy, plan)
+
+    def _count(self) -> str:
+        """Enter this run into the account of the data, once, and say what all runs on it come to."""
+        if self.account is None:
+            return ""
+        name = self.folder.checkpoint / "account"
+        if not name.exists():
+            write_atomically(name, os.urandom(16).hex(), durable=True)
+        spent, plan = self.setup.terms.spent, self.plan
+        epsilon = spent.epsilon if self.setup.terms.proven else math.inf
+        about = (
+            f"{plan.method} ({plan.variant}), {plan.unit} unit, {self.setup.terms.relation}, towards {plan.observer}"
+        )
+        return DataAccount(self.account).enter(name.read_text(), epsilon, plan.delta, about).sentence()
 
     def _prepare(self, setup: Setup, stages: Stages, ledger: Ledger, ask: Ask | None) -> Setup:
         """Play the prelude, and give every client its model input: before the engine starts, which may fork."""
