@@ -181,7 +181,7 @@ def published_step(module: torch.nn.Module, target: list[torch.Tensor]) -> Calla
     return step
 
 
-def speed(repeats: int = 200) -> list[dict[str, Any]]:
+def speed(repeats: int = 100) -> list[dict[str, Any]]:
     """Milliseconds of processor time of one step on one core, the median."""
     torch.set_num_threads(1)
     cases = ((1, 1), (1, 4), (4, 1))

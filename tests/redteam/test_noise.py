@@ -162,3 +162,30 @@ def test_every_multiplier_has_its_size_and_its_room(z, survivors):
     assert stats.kstest(noise * 1.5, "norm").pvalue < 1e-6  # never two thirds of what is due
     total = 10**4 * grid.scale + 16 * z * grid.scale * math.sqrt(10**4)
     assert total < 2.0**62
+
+
+def even_share(known):
+    """The share of coordinates whose noise, if the secret is in, ends in a zero."""
+    return lambda seen: float(np.mean((np.asarray(seen) - known) % 2 == 0))
+
+
+def test_a_million_coordinates_do_not_add_up_to_a_tell():
+    """An observer who sees the codes of a large model: floating-point noise was told apart 24 times of 24 at a printed 0.34."""
+    d, z, trials = 1_000_000, 10.0, 12
+    known = np.ones(d, np.int64)  # odd everywhere, and as long as the bound at this grid
+    printed = gdp.epsilon(DELTA, 1 / z)
+
+    def coarse(codes):  # doubles above 2^52 steps are even
+        return codes + np.rint(stream(7, 8, 9, "noise").standard_normal(d) * 2.0**53).astype(np.int64)
+
+    def told(release):
+        with_it = [even_share(known)(release(known)) for _ in range(trials)]
+        without = [even_share(known)(release(0 * known)) for _ in range(trials)]
+        line = (np.mean(with_it) + np.mean(without)) / 2
+        side = np.sign(np.mean(with_it) - np.mean(without)) or 1.0
+        hits = [int(np.sum(side * (np.array(w) - line) > 0)) for w in (without, with_it)]
+        return many_runs(hits[0], trials, hits[1], trials, DELTA, 0.95)
+
+    assert told(coarse) > printed
+    grid = FixedPoint.for_bound(BOUND, CLIENTS, z)
+    assert told(exact("full", BOUND, grid, z, SecureSource())) <= printed

@@ -1,8 +1,9 @@
-"""The one piece of C: `kernels.c`, built when the package is installed and called through ctypes.
+"""The two pieces of C, built when the package is installed and called through ctypes: `kernels.c`, of training, and `passes.c`, of
+gradient matching.
 
-Where it could not be built (no compiler) or would not load, `library` is None and everything runs on PyTorch alone, to the
-same result up to the order of additions. ``SORDINO_NATIVE=0`` turns it off. Kernels that were built from another version of
-the source (an editable install after an update) are not called: their arguments may mean something else.
+Where one could not be built (no compiler) or would not load, `library` (or `passes`) is None and everything runs on PyTorch alone, to the
+same result up to the order of additions. ``SORDINO_NATIVE=0`` turns both off. What was built from another version of the source (an
+editable install after an update) is not called: its arguments may mean something else.
 """
 
 from __future__ import annotations
@@ -22,22 +23,66 @@ class Block(ctypes.Structure):
     _fields_ = [(name, ctypes.c_long) for name in "n h w c o kh kw top left ph pw".split()]
 
 
-@cache
-def library() -> ctypes.CDLL | None:
-    """The compiled kernels, if there are any."""
+class Layer(ctypes.Structure):
+    """One layer of a chain, as the passes take it; see `passes.c`."""
+
+    _fields_ = [
+        *[(name, ctypes.c_long) for name in "kind next h w c oh ow o kh kw sh sw top left at".split()],
+        *[(name, ctypes.c_void_p) for name in "weight bias rows drows y dy out bar slope taken needed".split()],
+    ]
+
+
+class Chain(ctypes.Structure):
+    """The layers in order, and scratch memory."""
+
+    _fields_ = [
+        *[(name, ctypes.c_long) for name in "count first n size".split()],
+        *[(name, ctypes.c_void_p) for name in "layers padded by at".split()],
+    ]
+
+
+def _built(name: str) -> ctypes.CDLL | None:
+    """The library that was made of `name`.c, if it is there and made of this version of it."""
     if os.environ.get("SORDINO_NATIVE") == "0":
         return None
-    found = importlib.util.find_spec("sordino.native._kernels")
+    found = importlib.util.find_spec(f"sordino.native._{name}")
     if found is None or found.origin is None:
         return None
     try:
         made = ctypes.CDLL(found.origin)
     except OSError:
         return None
-    if not _current(made):
+    if not _current(made, name):
         warnings.warn(
-            "the compiled kernels are of another version and are not used; install Sordino again.", stacklevel=2
+            f"the compiled {name} are of another version and are not used; install Sordino again.", stacklevel=3
         )
+        return None
+    return made
+
+
+@cache
+def passes() -> ctypes.CDLL | None:
+    """The passes of gradient matching, if they were compiled."""
+    made = _built("passes")
+    if made is None:
+        return None
+    pointer, number, chain = ctypes.c_void_p, ctypes.c_long, ctypes.POINTER(Chain)
+    made.sordino_forward_pass.argtypes = [chain, pointer]
+    made.sordino_gradient_pass.argtypes = [chain, pointer, number, pointer]
+    made.sordino_tangent_pass.argtypes = [chain, pointer, number, pointer]
+    made.sordino_reverse_pass.argtypes = [chain, number, pointer, pointer, pointer, pointer]
+    for run in (
+        made.sordino_forward_pass, made.sordino_gradient_pass, made.sordino_tangent_pass, made.sordino_reverse_pass,
+    ):  # fmt: skip
+        run.restype = None
+    return made
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled kernels, if there are any."""
+    made = _built("kernels")
+    if made is None:
         return None
     pointer, flag = ctypes.c_void_p, ctypes.c_int
     block = ctypes.POINTER(Block)
@@ -60,9 +105,9 @@ def library() -> ctypes.CDLL | None:
     return made
 
 
-def _current(made: ctypes.CDLL) -> bool:
-    """Whether the kernels were built from the source that is here."""
-    source = Path(__file__).with_name("kernels.c")
+def _current(made: ctypes.CDLL, name: str) -> bool:
+    """Whether the library was built from the source that is here."""
+    source = Path(__file__).with_name(f"{name}.c")
     try:
         asked = made.sordino_source
     except AttributeError:

@@ -11,15 +11,20 @@ from attacks.inversion.victims import (
     CLASSES,
     SHAPE,
     Kinked,
+    Overlapping,
     Shortcut,
     Smooth,
+    by_layers,
     gradient_by_hand,
     message_of,
     records,
     slow,
     victim_of,
 )
+from sordino import native
+from sordino.attacks.inversion.chain import Chain
 from sordino.attacks.inversion.gradient import Matcher, cosine, feature_prior, nowhere, squared
+from sordino.attacks.inversion.native_chain import NativeChain
 from sordino.attacks.inversion.observed import ObservedMessage
 from sordino.gradients.flat import Flat
 
@@ -31,30 +36,57 @@ def dummies(groups: int, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
     return x, q
 
 
-@pytest.mark.parametrize("kind", [Smooth, Kinked])
+ROADS = [Matcher, by_layers]  # C where it was compiled, and PyTorch
+
+
+@pytest.mark.skipif(native.passes() is None, reason="the passes were not compiled")
+@pytest.mark.parametrize("kind", [Smooth, Kinked, Overlapping])
+def test_compiled_passes_are_taken_where_there_are_any(kind):
+    victim = victim_of(kind)
+    message = message_of(victim, *records(1))
+    assert isinstance(Matcher(victim, message).chain, NativeChain)
+    assert isinstance(by_layers(victim, message).chain, Chain)
+
+
+@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("kind", [Smooth, Kinked, Overlapping])
 @pytest.mark.parametrize("groups, batch", [(1, 1), (1, 3), (3, 2)])
 @pytest.mark.parametrize("distance", [squared, cosine])
-def test_four_passes_give_what_two_backward_passes_give(kind, groups, batch, distance):
+def test_four_passes_give_what_two_backward_passes_give(road, kind, groups, batch, distance):
     victim = victim_of(kind)
     message = message_of(victim, *records(batch))
-    fast, plain = Matcher(victim, message), slow(victim, message)
+    fast, plain = road(victim, message), slow(victim, message)
     assert fast.fast and not plain.fast
     x, q = dummies(groups, batch)
-    one, two = (m.step(x, q, distance(m.target)) for m in (fast, plain))
-    for name in ("value", "images", "logits", "gradient"):
-        torch.testing.assert_close(getattr(one, name), getattr(two, name), rtol=2e-3, atol=1e-6)
+    for _ in range(2):  # memory is used again
+        one, two = (m.step(x, q, distance(m.target)) for m in (fast, plain))
+        for name in ("value", "images", "logits", "gradient"):
+            torch.testing.assert_close(getattr(one, name), getattr(two, name), rtol=2e-3, atol=1e-6)
+        x = x.flip(1, 3) * 0.9
 
 
+@pytest.mark.parametrize("road", ROADS)
 @pytest.mark.parametrize("clipped, limit", [("record", 0.05), ("update", 0.05), ("record", 1e3)])
-def test_both_roads_clip_alike(clipped, limit):
+def test_every_road_clips_alike(road, clipped, limit):
     victim = victim_of(Smooth)
     message = message_of(victim, *records(3), bound=limit, clipped=clipped)
     x, q = dummies(2, 3)
-    one, two = (m.step(x, q, squared(m.target)) for m in (Matcher(victim, message), slow(victim, message)))
+    one, two = (m.step(x, q, squared(m.target)) for m in (road(victim, message), slow(victim, message)))
     torch.testing.assert_close(one.gradient, two.gradient, rtol=1e-3, atol=1e-7)
     torch.testing.assert_close(one.images, two.images, rtol=2e-3, atol=1e-7)
+    torch.testing.assert_close(one.logits, two.logits, rtol=2e-3, atol=1e-7)
     if limit < 1:
         assert float(one.gradient.norm(dim=1).max()) <= limit * (1 + 1e-5)
+
+
+def test_a_step_leaves_the_result_of_an_earlier_one_alone():
+    victim = victim_of(Kinked)
+    matcher = Matcher(victim, message_of(victim, *records(2)))
+    x, q = dummies(1, 2)
+    first = matcher.step(x, q, squared(matcher.target)).images
+    kept = first.clone()
+    matcher.step(x * 0.5, q, squared(matcher.target))
+    assert torch.equal(first, kept)
 
 
 def test_the_pull_is_the_derivative_of_the_value():
@@ -125,9 +157,10 @@ def test_a_message_on_the_scale_of_a_gradient():
         ObservedMessage(g, "letter", theta, 1)  # type: ignore[arg-type]
 
 
-def test_the_feature_prior_is_least_at_the_public_images_and_has_the_right_slope():
+@pytest.mark.parametrize("road", ROADS)
+def test_the_feature_prior_is_least_at_the_public_images_and_has_the_right_slope(road):
     victim = victim_of(Smooth)
-    matcher = Matcher(victim, message_of(victim, *records(2)))
+    matcher = road(victim, message_of(victim, *records(2)))
     public, _ = records(6, seed=3)
     prior = feature_prior(matcher, public, 0.5)
     assert prior is not None

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sordino.attacks.inversion.chain import chain_of
 from sordino.attacks.inversion.gradient import Matcher
 from sordino.attacks.inversion.observed import ObservedMessage, Victim
 from sordino.gradients.flat import Flat
@@ -43,6 +44,22 @@ class Kinked(nn.Module):
         x = torch.relu(torch.max_pool2d(self.conv1(x), 2))
         x = torch.relu(torch.max_pool2d(self.conv2(x), 2))
         return self.fc(torch.flatten(x, 1))
+
+
+class Overlapping(nn.Module):
+    """Windows that overlap and lie over the edge, strides that leave a rest, ReLU behind a dense layer, a mean pool that leaves a rest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(2, 9, (3, 2), stride=(2, 1), padding=(1, 0))
+        self.max = nn.MaxPool2d(3, 1, 1)
+        self.mean = nn.AvgPool2d(2)
+        self.fc1 = nn.Linear(9 * 2 * 3, 11, bias=False)
+        self.fc2 = nn.Linear(11, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.mean(torch.tanh(self.max(self.conv1(x))))
+        return self.fc2(torch.relu(self.fc1(torch.flatten(x, 1))))
 
 
 class Shortcut(nn.Module):
@@ -94,6 +111,15 @@ def message_of(victim: Victim, x: np.ndarray, y: np.ndarray, **changes) -> Obser
     module = victim.make(victim.seed)
     theta = Flat(module).vector().numpy()
     return ObservedMessage(gradient_by_hand(module, x, y), "gradient", theta, len(y), **changes)
+
+
+def by_layers(victim: Victim, message: ObservedMessage) -> Matcher:
+    """The four passes by PyTorch."""
+    made = Matcher(victim, message)
+    found = chain_of(made.module)
+    assert found is not None
+    made.chain = found[0]
+    return made
 
 
 def slow(victim: Victim, message: ObservedMessage) -> Matcher:

@@ -39,6 +39,7 @@ class Chain:
         first = next(i for i, layer in enumerate(layers) if layer.size)
         self._first = first  # below it no cotangent is needed for the gradient
         self._rooms: dict[int, Tensor] = {}  # memory for gradients, by the number of groups
+        self._outs: list[Tensor | None] = []  # cotangents of the layers' outputs in the last backward pass
         self.features: list[Tensor] = []  # what convolutions gave in the last forward pass
 
     def forward(self, x: Tensor) -> Tensor:
@@ -60,8 +61,10 @@ class Chain:
         if found is None:
             found = self._rooms[groups] = out.new_empty(groups, self.size)
         stop = self.size
+        self._outs = [None] * len(self.layers)
         for i in range(len(self.layers) - 1, self._first - 1, -1):
             layer = self.layers[i]
+            self._outs[i] = out
             out = layer.backward(out, i > self._first)
             if layer.size:
                 layer.gradient(found[:, stop - layer.size : stop])
@@ -78,16 +81,17 @@ class Chain:
         assert du is not None
         return du
 
-    def reverse(self, out: Tensor, dout: Tensor, features: list[Tensor] | None = None) -> Tensor:
-        """The cotangent of the input, from those of the logits and of their tangent.
+    def reverse(self, out: Tensor, scale: Tensor, features: list[Tensor] | None = None) -> Tensor:
+        """After the other passes: the cotangent of the input.
 
+        `out` is the cotangent of the logits. That of their tangent is the one that `gradient` was given, times `scale` of each example.
         `features` are cotangents of the outputs of convolutions (`self.features`) that a prior adds.
         """
         left = [] if features is None else list(features)
-        for layer in reversed(self.layers):
+        for layer, kept in zip(reversed(self.layers), reversed(self._outs)):
             if left and isinstance(layer, Convolution):
                 out = out + left.pop()
-            out, dout = layer.reverse(out, dout)
+            out = layer.reverse(out, None if kept is None else kept * scale.view(-1, *[1] * (kept.dim() - 1)))
         return out.permute(0, 3, 1, 2) if out.dim() == 4 else out
 
 

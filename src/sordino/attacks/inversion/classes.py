@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch.nn import functional as F
 
 from sordino.attacks.inversion.gan import Judge
-from sordino.attacks.inversion.ked_mi import KedMI, answers_of
+from sordino.attacks.inversion.ked_mi import Answers, KedMI, answers_of
 from sordino.attacks.inversion.observed import Victim
 from sordino.attacks.inversion.pictures import encoded, side_by_side
 from sordino.attacks.inversion.progress import Progress
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sordino.federation.population import Federation
 
 MOST = 6400  # public images that the generator learns from
+JUDGED = 2000  # test images that the judge is tried on
 JUDGE = Lesson(lr=1e-3, epochs=3, batch=64, held_out=0.1)
 
 
@@ -38,15 +40,15 @@ def class_row(run: Inverted, attack: KedMI, public: str, progress: Progress, say
     flat = Flat(module)
     flat.load(run.theta)
     judge = trained_judge(run.federation, victim, attack.seed)
-    found = attack(victim, answers_of(module), images, judge, progress, say)
+    private = np.unique(np.asarray(run.federation.y)).tolist()  # the judge knows no others
+    found = attack(victim, answers_of(module), images, judge, progress, say, private)
     progress.forget()
-    likely = [_one_of_class(run.federation, c) for c in range(victim.classes)]
-    pairs = [(x, made) for x, made in zip(likely, found.images[:, 0]) if x is not None]
-    shown = side_by_side(*(victim.pixels(np.stack(part)) for part in zip(*pairs)))
+    likely = np.stack([_one_of_class(run.federation, c) for c in found.classes])
+    shown = side_by_side(victim.pixels(likely), victim.pixels(found.images[:, 0]))
     return {
         "kind": "inversion", "attack": attack.name, "model": "trained", "batch": None,
         "top1": found.top1, "top5": found.top5, "top1_by_seed": list(found.by_seed), "chance": found.chance,
-        "times_chance": found.top1 / found.chance, "seconds": round(found.seconds, 3), "picture": encoded(shown),
+        "times_chance": found.top1 / found.chance, "judge_accuracy": judge_accuracy(run.federation, judge), "seconds": round(found.seconds, 3), "picture": encoded(shown),
         "control_ssim": None, "informative": None,
         "notes": ["KED-MI draws classes and not records; it is no measure of differential privacy."],
     }  # fmt: skip
@@ -75,17 +77,29 @@ def public_images(federation: Federation, name: str) -> np.ndarray:
     return federation.prepare(np.asarray(test[0][rows[:MOST]]))
 
 
-def trained_judge(federation: Federation, victim: Victim, seed: int) -> Any:
+def trained_judge(federation: Federation, victim: Victim, seed: int, lesson: Lesson = JUDGE) -> Answers:
     """The evaluation classifier, trained on the private classes by the owner of the data; the attacker never sees it."""
     if federation.x is None or federation.y is None:
         raise BadInput(f"the data of {federation.name} is made on demand; KED-MI's judge needs data that is held.")
     rng = stream(seed, 0, SERVER, "inversion-judge")
     rows = np.sort(rng.permutation(len(federation.y))[:10_000])
     x, y = federation.prepare(np.asarray(federation.x[rows])), np.asarray(federation.y)[rows].astype(np.int64)
-    return answers_of(learn(lambda: Judge(victim.shape, victim.classes), [x], y, F.cross_entropy, JUDGE, rng))
+    return answers_of(learn(lambda: Judge(victim.shape, victim.classes), [x], y, F.cross_entropy, lesson, rng))
 
 
-def _one_of_class(federation: Federation, c: int) -> np.ndarray | None:
+def judge_accuracy(federation: Federation, judge: Answers) -> float | None:
+    """How often the judge is right on test images of the private classes: a judge that errs counts good pictures as bad."""
+    test = federation.raw_test
+    y = np.zeros(0) if test is None else np.asarray(test[1])
+    rows = np.flatnonzero(np.isin(y, np.asarray(federation.y)))[:JUDGED]
+    if test is None or not len(rows):
+        return None
+    with torch.no_grad():
+        said = judge(torch.from_numpy(federation.prepare(np.asarray(test[0][rows])))).argmax(-1).numpy()
+    return float((said == y[rows]).mean())
+
+
+def _one_of_class(federation: Federation, c: int) -> np.ndarray:
     assert federation.x is not None and federation.y is not None
     rows = np.flatnonzero(np.asarray(federation.y) == c)[:1]
-    return federation.prepare(np.asarray(federation.x[rows]))[0] if len(rows) else None
+    return federation.prepare(np.asarray(federation.x[rows]))[0]

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sordino.attacks.inversion.chain import chain_of
+from sordino.attacks.inversion.chain import Chain, chain_of
+from sordino.attacks.inversion.native_chain import NativeChain, native_chain
 from sordino.attacks.inversion.observed import ObservedMessage, Victim
 from sordino.gradients.flat import Flat
+from sordino.privacy.randomness import SERVER, stream
 
 # The value of each group, and its derivative by the gradient as a factor for each group times a row [groups, size].
 Slope = tuple[Tensor, Tensor, Tensor]
@@ -107,8 +109,11 @@ class Matcher:
         self.module = module
         self.names = self.flat.names
         self.target = torch.from_numpy(np.asarray(message.gradient, np.float32).copy())
+        self.chain: Chain | NativeChain | None = None
         found = chain_of(module) if fast and message.local_steps == 1 else None
-        self.chain = found[0] if found is not None and found[1] == self.names and self._agrees(found[0]) else None
+        if found is not None and found[1] == self.names:
+            made = (native_chain(found[0].layers, victim.shape), found[0])
+            self.chain = next((one for one in made if one is not None and self._agrees(one)), None)
 
     @property
     def fast(self) -> bool:
@@ -137,13 +142,11 @@ class Matcher:
         s = F.softmax(logits, -1)
         out = (s - q) / batch
         g, weights = self._clipped(out, groups, batch)
-        if weights is not None:
-            out = out * weights
         value, v, factor = distance(g)
-        each = factor if groups == 1 else factor.repeat_interleave(batch)[:, None]
-        dz = chain.tangent(v) * each
+        each = factor.repeat_interleave(batch)
+        dz = chain.tangent(v) * each[:, None]
         # The tangent of the loss is sum of out * dz; these are its derivatives by the logits and by dz.
-        share = 1.0 / batch if weights is None else weights / batch
+        share = 1.0 / batch if weights is None else weights[:, None] / batch
         by_logits = share * s * (dz - (s * dz).sum(1, keepdim=True))
         by_labels = -share * q * (dz - (q * dz).sum(1, keepdim=True))
         pushed = None
@@ -151,7 +154,7 @@ class Matcher:
             extra, pushed = prior.slopes(features, groups)
             value = value + extra
         # Tangents below were taken along v without its factor: their cotangents carry it.
-        images = chain.reverse(by_logits, out * each, pushed)
+        images = chain.reverse(by_logits, each if weights is None else each * weights, pushed)
         return Pull(value, images.reshape(x.shape), by_labels.reshape(labels.shape), g)
 
     def _clipped(self, out: Tensor, groups: int, batch: int) -> tuple[Tensor, Tensor | None]:
@@ -161,17 +164,20 @@ class Matcher:
         if limit is None:
             return self.chain.gradient(out, groups), None
         if self.message.clipped == "record" and batch > 1:
-            each = self.chain.gradient(out * batch, groups * batch)
-            factors = (limit / each.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0)
-            return (each * factors).reshape(groups, batch, -1).mean(1), factors
+            each = self.chain.gradient(out, groups * batch)
+            factors = (limit / (batch * each.norm(dim=1, keepdim=True)).clamp_min(1e-30)).clamp_max(1.0)
+            return (each * factors).reshape(groups, batch, -1).sum(1), factors[:, 0]
         g = self.chain.gradient(out, groups)
         factors = (limit / g.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0)
-        return g * factors, factors.repeat_interleave(batch, 0)
+        return g * factors, factors[:, 0].repeat_interleave(batch, 0)
 
-    def _agrees(self, chain: object) -> bool:
+    def _agrees(self, chain: Chain | NativeChain) -> bool:
         """Whether the fast passes give what autograd gives, on noise."""
-        self.chain = chain  # type: ignore[assignment]
-        x = torch.linspace(0.0, 1.0, 2 * int(np.prod(self.victim.shape))).sin().reshape(1, 2, *self.victim.shape)
+        self.chain = chain
+        rng = stream(
+            0, 0, SERVER, "inversion-probe"
+        )  # noise: smooth images have ties, of which pooling may take either
+        x = torch.from_numpy(rng.random((1, 2, *self.victim.shape), np.float32))
         labels = F.softmax(torch.arange(2.0 * self.victim.classes).cos().reshape(1, 2, -1), -1)
         distance = squared(self.target + self.target.std() + 1e-3)
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,9 +34,10 @@ Answers = Callable[[Tensor], Tensor]  # images -> logits
 
 @dataclass(frozen=True, eq=False)
 class ClassInversion:
-    """Images that were drawn for each class, [class, sample, ...] in model input, and how often a judge agrees."""
+    """Images that were drawn for each private class, [class, sample, ...] in model input, and how often a judge agrees."""
 
     images: np.ndarray
+    classes: tuple[int, ...]
     top1: float
     top5: float
     by_seed: tuple[float, ...]  # top-1 agreement of each seed
@@ -67,15 +68,18 @@ class KedMI:
         judge: Answers,
         progress: Progress | None = None,
         say: Say = lambda *_: None,
+        private: Sequence[int] | None = None,
     ) -> ClassInversion:
         """`target` answers with the attacked model's logits; `public` are images of classes that it was not trained on.
 
-        An interruption costs the seed that was being worked on.
+        `private` are the classes to draw; all that the model tells apart unless given. An interruption costs the seed that was being
+        worked on.
         """
+        drawn = tuple(range(victim.classes) if private is None else private)
         if len(public) < 2 * self.batch:
             raise BadInput(f"{len(public)} public images are too few for KED-MI; give at least {2 * self.batch}.")
         started, progress = time.perf_counter(), progress or Progress()
-        progress.key = self._key(target, public)
+        progress.key = self._key(target, public, drawn)
         found = progress.load()
         rates, images = ([], None) if found is None else (found[0]["rates"].tolist(), found[0]["images"])
         before = 0.0 if found is None else found[1]["seconds"]
@@ -84,22 +88,26 @@ class KedMI:
             with one_thread(), torch.random.fork_rng(devices=[]):
                 torch.manual_seed(int(rng.integers(2**62)))  # layers draw their weights from the global generator
                 generator, critic = self._gan(victim, target, public, rng, k, say)
-                made = self._recover(victim, target, generator, critic, k, say)
-            rates.append(_agreement(judge, made))
+                made = self._recover(victim, target, generator, critic, drawn, k, say)
+            rates.append(_agreement(judge, made, drawn))
             images = made if images is None else images
             seconds = before + time.perf_counter() - started
             progress.save({"rates": torch.tensor(rates, dtype=torch.float64), "images": images}, {"seconds": seconds})
         assert images is not None
         top1, top5 = np.mean(rates, axis=0)
         seconds, by_seed = before + time.perf_counter() - started, tuple(rate[0] for rate in rates)
-        return ClassInversion(images.numpy(), float(top1), float(top5), by_seed, 1.0 / victim.classes, seconds)
+        return ClassInversion(images.numpy(), drawn, float(top1), float(top5), by_seed, 1.0 / len(drawn), seconds)
 
-    def _key(self, target: Answers, public: np.ndarray) -> str:
+    def _key(self, target: Answers, public: np.ndarray, drawn: tuple[int, ...]) -> str:
         """What the result depends on: the settings, the public images, and the model by its answers on some of them."""
         some = torch.from_numpy(np.asarray(public[: self.batch], np.float32))
         with torch.no_grad():
             said = target(some).numpy()
-        parts = (repr(self).encode(), np.ascontiguousarray(public).tobytes(), np.ascontiguousarray(said).tobytes())
+        parts = (
+            repr((self, drawn)).encode(),
+            np.ascontiguousarray(public).tobytes(),
+            np.ascontiguousarray(said).tobytes(),
+        )
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
     def _gan(
@@ -135,14 +143,21 @@ class KedMI:
         return generator, critic
 
     def _recover(
-        self, victim: Victim, target: Answers, generator: Generator, critic: Discriminator, k: int, say: Say
+        self,
+        victim: Victim,
+        target: Answers,
+        generator: Generator,
+        critic: Discriminator,
+        drawn: tuple[int, ...],
+        k: int,
+        say: Say,
     ) -> Tensor:
         """A Gaussian for each class, moved until the target recognises what is drawn from it."""
         rng = stream(self.seed, k, SERVER, "inversion-recovery")
-        mean = torch.zeros(victim.classes, 1, LATENT, requires_grad=True)
-        spread = torch.ones(victim.classes, 1, LATENT, requires_grad=True)  # log variance
+        mean = torch.zeros(len(drawn), 1, LATENT, requires_grad=True)
+        spread = torch.ones(len(drawn), 1, LATENT, requires_grad=True)  # log variance
         adam = torch.optim.Adam([mean, spread], 0.02)
-        wanted = torch.arange(victim.classes).repeat_interleave(self.samples)
+        wanted = torch.tensor(drawn).repeat_interleave(self.samples)
         for step in range(self.recovery):
             z = self._draw(rng, mean, spread)
             images = generator(z)
@@ -155,19 +170,19 @@ class KedMI:
         say(f"{self.name}: classes {k + 1}", self.recovery, self.recovery)
         with torch.no_grad():
             images = generator(self._draw(rng, mean, spread))
-        return images.reshape(victim.classes, self.samples, *victim.shape)
+        return images.reshape(len(drawn), self.samples, *victim.shape)
 
     def _draw(self, rng: np.random.Generator, mean: Tensor, spread: Tensor) -> Tensor:
         noise = torch.from_numpy(rng.standard_normal((len(mean), self.samples, LATENT)).astype(np.float32))
         return (mean + torch.exp(spread / 2) * noise).reshape(-1, LATENT)
 
 
-def _agreement(judge: Answers, images: Tensor) -> list[float]:
+def _agreement(judge: Answers, images: Tensor, drawn: tuple[int, ...]) -> list[float]:
     """How often the judge names the class first, and among its first five. `images`: [class, sample, ...]."""
     classes, samples = images.shape[:2]
     with torch.no_grad():
         order = judge(images.flatten(0, 1)).argsort(-1, descending=True).reshape(classes, samples, -1)
-    right = order == torch.arange(classes)[:, None, None]
+    right = order == torch.tensor(drawn)[:, None, None]
     return [float(right[:, :, :first].any(-1).double().mean()) for first in (1, 5)]
 
 

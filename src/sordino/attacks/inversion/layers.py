@@ -6,11 +6,12 @@ along v in the parameters (a tangent), so the passes are
     forward    u -> y
     backward   cotangent of y -> cotangent of u, and the gradient of the parameters
     tangent    (u, du) with parameters moving along v -> dy
-    reverse    cotangents of (y, dy) -> cotangents of (u, du)
+    reverse    cotangents of (y, dy) -> cotangent of u; that of du is known from `backward`, which is linear
 
 The published pseudo-code asks autograd for a second backward pass, which works out second derivatives of the parameters
 that nobody reads, and calls slow kernels for the rest. Convolutions here are one matrix product over rows of patches; the
-patches are made once and serve the forward pass, the gradient and the tangent.
+patches are made once and serve the forward pass, the gradient and the tangent. `native_chain` has the same passes in C, which are faster
+still; these here serve where nothing was compiled.
 
 Images are (example, height, width, channel). The first axis holds `groups * batch` examples; each group (a seed, or a restart) has
 a gradient and a v of its own.
@@ -43,8 +44,8 @@ class Layer:
         """The tangent of the output. None stands for zero; `v` has one row for each group."""
         raise NotImplementedError
 
-    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
-        """Cotangents of the input and of its tangent."""
+    def reverse(self, out: Tensor, dout: Tensor | None) -> Tensor:
+        """The cotangent of the input, from those of the output and of its tangent (None: it has no tangent)."""
         raise NotImplementedError
 
 
@@ -58,7 +59,6 @@ class _Product(Layer):
         self._rows: Tensor  # [places, in], of all examples
         self._out: Tensor  # [places, out]
         self._v: Tensor  # [groups, out, in]
-        self._moved: bool = False  # whether the input has a tangent
 
     def _product(self, rows: Tensor) -> Tensor:
         self._rows = rows
@@ -88,7 +88,6 @@ class _Product(Layer):
             moved = (self._rows.reshape(groups, -1, inside) @ self._v.transpose(1, 2)).reshape(-1, out)
             if self.bias is not None:
                 moved.view(groups, -1, out).add_(v[:, None, out * inside :])
-        self._moved = rows is not None
         return moved if rows is None else moved.addmm_(rows, self.weight.T)
 
 
@@ -106,10 +105,11 @@ class Dense(_Product):
         assert v is not None
         return self._tangent(du, v)
 
-    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
+    def reverse(self, out: Tensor, dout: Tensor | None) -> Tensor:
+        assert dout is not None
         groups, width = len(self._v), dout.shape[1]
         above = (dout.reshape(groups, -1, width) @ self._v).reshape(len(dout), -1)
-        return above.addmm_(out, self.weight), dout @ self.weight if self._moved else dout
+        return above.addmm_(out, self.weight)
 
 
 class Convolution(_Product):
@@ -158,13 +158,13 @@ class Convolution(_Product):
         moved = self._tangent(None if du is None else self._patches(du), v)
         return moved.reshape(self._shape[0], *self._side, -1)
 
-    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
+    def reverse(self, out: Tensor, dout: Tensor | None) -> Tensor:
+        assert dout is not None
         groups = len(self._v)
         parts = zip(out.chunk(groups), dout.chunk(groups), self._v)
         # The cotangent by W and that by V in one convolution over twice the channels.
         above = [self._back(torch.cat([a, b], 3), torch.cat([self.weight, v])) for a, b, v in parts]
-        whole = above[0] if groups == 1 else torch.cat(above)
-        return whole, self._back(dout, self.weight) if self._moved else dout
+        return above[0] if groups == 1 else torch.cat(above)
 
 
 class Pointwise(Layer):
@@ -198,12 +198,10 @@ class Pointwise(Layer):
         self._du = du
         return None if du is None else du * self._slope
 
-    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
-        above, below = out * self._slope, dout * self._slope
+    def reverse(self, out: Tensor, dout: Tensor | None) -> Tensor:
+        above = out * self._slope
         bend = self.bend(self._y, self._slope)
-        if bend is not None and self._du is not None:
-            above = above + dout * self._du * bend
-        return above, below
+        return above if bend is None or self._du is None or dout is None else above + dout * self._du * bend
 
 
 class Sigmoid(Pointwise):
@@ -267,8 +265,8 @@ class MaxPool(Layer):
         taken = self._taken.permute(0, 2, 3, 1)
         return du.flatten(1, 2).gather(1, taken.flatten(1, 2)).reshape(taken.shape)
 
-    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
-        return self._back(out), self._back(dout)
+    def reverse(self, out: Tensor, dout: Tensor | None) -> Tensor:
+        return self._back(out)
 
 
 class MeanPool(Layer):
@@ -296,8 +294,8 @@ class MeanPool(Layer):
     def tangent(self, du: Tensor | None, v: Tensor | None) -> Tensor | None:
         return None if du is None else self._mean(du)
 
-    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
-        return self._back(out), self._back(dout)
+    def reverse(self, out: Tensor, dout: Tensor | None) -> Tensor:
+        return self._back(out)
 
 
 class Flatten(Layer):
@@ -325,5 +323,5 @@ class Flatten(Layer):
     def tangent(self, du: Tensor | None, v: Tensor | None) -> Tensor | None:
         return None if du is None else self._row(du)
 
-    def reverse(self, out: Tensor, dout: Tensor) -> tuple[Tensor, Tensor]:
-        return self._back(out), self._back(dout)
+    def reverse(self, out: Tensor, dout: Tensor | None) -> Tensor:
+        return self._back(out)
