@@ -30,7 +30,7 @@ LAYERS = (
     ("federation",),
     ("rules", "gradients", "data"),
     ("privacy", "native"),
-    ("files", "machine", "own_code"),
+    ("files", "machine", "own_code", "presets"),
     ("errors", "__init__"),
 )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sordino.data.ingest import SUFFIXES, Source
 from sordino.data.schema import CLASSIFICATION
-from sordino.data.sets import ENTRIES, unknown
+from sordino.data.sets import ENTRIES, Entry, unknown
 from sordino.errors import BadInput
 from sordino.federation.origin import given, is_given
 from sordino.federation.population import Federation
@@ -41,6 +41,7 @@ USUAL: dict[str, dict[str, Any]] = {  # for all other data
 }
 SUITED_OPTIONS: dict[tuple[str, str], dict[str, float]] = {("digits", "adact"): {"tau": 0.8}}
 BUDGET = {"epsilon": 4.0}
+NO_ENTRY = Entry("", "", "")
 
 
 def complete(given: dict[str, Any]) -> dict[str, Any]:
@@ -56,9 +57,11 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
     options = SUITED_OPTIONS.get((given.get("data", "digits"), name), {})
     if options and not published:
         settings["options"] = options
+    if ENTRIES.get(str(given.get("data", "")), NO_ENTRY).natural:
+        settings["partition"] = "natural"
     settings |= given
     if settings.get("partition") == "natural" and "clients" not in settings:
-        settings["clients"] = Federation.from_dataset(settings.get("data", "digits"), "natural").clients
+        settings["clients"] = _owners(settings.get("data", "digits"))
     if chosen.private and settings.get("epsilon") is None and settings.get("multiplier") is None:
         settings |= BUDGET
     if settings.get("unit") == "client" and settings.get("observer", "secagg-server") != "public":
@@ -66,12 +69,23 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def _owners(data: str) -> int:
+    """How many natural clients a data set has; where it is not here, as many as its catalogue says."""
+    try:
+        return Federation.from_dataset(data, "natural").clients
+    except BadInput:
+        said = ENTRIES.get(data, NO_ENTRY).owners
+        if not said:
+            raise
+        return said
+
+
 def assemble(plan: Plan) -> tuple[nn.Module, Federation, Plan]:
     """The model and the population of a plan. A folder decides the number of clients by itself."""
     from sordino.models import build, default_for
 
     federation = population(plan)
-    name = default_for(federation.name) if plan.model == "auto" else plan.model
+    name = default_for(federation.name, plan.paper) if plan.model == "auto" else plan.model
     model = build(name, input_shape(plan, federation), federation.classes, plan.seed)
     return model, federation, as_trained(plan, federation, model)
 
@@ -122,7 +136,7 @@ def _name_of(module: nn.Module, plan: Plan, federation: Federation) -> str:
 
     from sordino.models import build, default_for
 
-    name = default_for(federation.name) if plan.model == "auto" else plan.model
+    name = default_for(federation.name, plan.paper) if plan.model == "auto" else plan.model
     if not is_given(name):
         try:
             built = build(name, input_shape(plan, federation), federation.classes, plan.seed)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sordino import presets
 from sordino.cli.numbers import count, number
 from sordino.data.schema import TASKS
 from sordino.defences import DEFENCES
@@ -26,6 +27,7 @@ EXAMPLES = """examples:
   sordino train --data fashion-mnist --epsilon 3 --method dp-fedavg
   sordino train --data fashion-mnist --model linear --clients 1000 --cohort 100 --unit client --observer public --epsilon 8
   sordino train --method fedavg --data mnist                       no privacy: the baseline
+  sordino train --preset adact-cifar10 --epsilon 8                 a paper's experiment, as published
   sordino train --plan plan.toml --seed 2                          a plan file; options override it
   sordino train --resume runs/digits-adact-1                       go on with a run that was cut off
   sordino train --data ./hospitals --model linear                  your own folder, one file per client
@@ -106,6 +108,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument(
+        "--preset", metavar="NAME", help=f"the setting of a paper's experiment: {', '.join(presets.names())}"
+    )
     parser.add_argument("--plan", metavar="FILE", help="a plan.toml; options given besides override it")
     for name, kind, choices, text in FIELDS:
         metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
@@ -175,7 +180,7 @@ def run(args: argparse.Namespace) -> int:
 def _alone(args: argparse.Namespace) -> None:
     """A run goes on as it began: settings beside --resume would be ignored."""
     given = [name for name, *_ in FIELDS if getattr(args, name) is not None]
-    given += [name for name in ("plan", "out", "option", "secure") if getattr(args, name)]
+    given += [name for name in ("preset", "plan", "out", "option", "secure") if getattr(args, name)]
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise BadInput(f"--resume goes on with the run's own plan; leave out {names}, or start another run.")
@@ -209,10 +214,10 @@ def _warn(plan: Plan, model: nn.Module, federation: Federation) -> None:
 
 
 def plan_from(args: argparse.Namespace) -> Plan:
-    """Options over the plan file over what suits the method and the data."""
+    """Options over the plan file over the preset over what suits the method and the data."""
     from sordino.assembly import complete
 
-    given = read_toml(args.plan) if args.plan else {}
+    given = (presets.read(args.preset) if args.preset else {}) | (read_toml(args.plan) if args.plan else {})
     read: dict[type, Callable[[argparse.Namespace, str], object]] = {int: count, float: number, str: getattr}
     given |= {name: value for name, kind, _, _ in FIELDS if (value := read[kind](args, name)) is not None}
     if args.secure:

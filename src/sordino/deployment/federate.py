@@ -68,7 +68,7 @@ def federate(
         post.run = os.urandom(8).hex()
         facts = greet(post, plan, classes, normalise, schema, patience)
         plan = plan.replace(task=facts.task)
-        plan = plan.replace(model=default_for(plan.data) if plan.model == "auto" else plan.model)
+        plan = plan.replace(model=default_for(plan.data, plan.paper) if plan.model == "auto" else plan.model)
         kept = {"run": post.run, "facts": facts.to_json(), "plan": plan.to_json(), "names": post.names}
         out.mkdir(parents=True, exist_ok=True)
         if (out / "ledger.jsonl").exists():
