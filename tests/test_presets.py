@@ -11,7 +11,7 @@ from sordino.assembly import complete
 from sordino.cli.main import main
 from sordino.data.sets import ENTRIES
 from sordino.errors import BadInput
-from sordino.models import MODELS, default_for
+from sordino.models import MODELS, paper_network
 from sordino.plan import Plan
 
 NAMES = (
@@ -35,7 +35,9 @@ def test_a_preset_is_a_published_plan_that_departs_from_its_paper_in_nothing(nam
     made = plan(name)
     assert made.published and made.data in ENTRIES and made.model in MODELS
     assert made.method_spec.departures(made) == ()
-    assert default_for(made.data, made.method) == made.model  # the paper's network is also what auto picks as published
+    assert (
+        paper_network(made.method, made.data) == made.model
+    )  # the paper's network is also what auto picks as published
     wanted = json.loads(json.dumps(presets.read(name)))
     assert {key: made.to_json()[key] for key in wanted} == wanted
 

@@ -27,6 +27,7 @@ from sordino.rules import (
     dp_fedamvc,
     dp_fedddc,
     dp_fedggc,
+    fed_dpa,
     fixed,
     geyer,
     noise_gamma,
@@ -35,6 +36,7 @@ from sordino.rules import (
 from sordino.rules.base import Rule
 from sordino.schemes import epochs, gradient_sum
 from sordino.schemes.base import Scheme
+from sordino.schemes.fed_dpa import FedDpa
 from sordino.schemes.fedmap import rule as fedmap
 from sordino.schemes.fedmap.scheme import FedMapScheme
 
@@ -42,9 +44,11 @@ if TYPE_CHECKING:
     from sordino.plan import Plan
 
 BOTH = (Unit.CLIENT, Unit.EXAMPLE)
+# The server adds the mean as it is.
+PLAIN_STEPS: dict[str, tuple[object, ...]] = {"server_optimizer": ("sgd",), "server_lr": (1.0,)}
 # How the papers train. In DP-FedACN's experiments, and AdaCT's, each client clips its whole update and adds its own noise to it.
 AT_CLIENTS: MappingProxyType[str, tuple[object, ...]] = MappingProxyType(
-    {"unit": ("client",), "observer": ("server",), "sampling": ("fixed",), "weights": ("uniform",)}
+    {"unit": ("client",), "observer": ("server",), "sampling": ("fixed",), "weights": ("uniform",)} | PLAIN_STEPS
 )
 AT_SERVER: MappingProxyType[str, tuple[object, ...]] = MappingProxyType({"unit": ("client",), "observer": ("public",)})
 DP_SGD: MappingProxyType[str, tuple[object, ...]] = MappingProxyType(
@@ -286,7 +290,7 @@ TABLE = (
         reasons=geyer.REASONS,
         claim=claims.moments,
         reasons_of=geyer.reasons_of,
-        paper_setting=AT_SERVER | {"sampling": ("fixed",), "weights": ("uniform",)},
+        paper_setting=AT_SERVER | {"sampling": ("fixed",), "weights": ("uniform",)} | PLAIN_STEPS,
     ),
     Method(
         "adaclip",
@@ -300,6 +304,27 @@ TABLE = (
         "Bu et al. 2023, Automatic clipping: differentially private deep learning made easier and stronger",
         automatic.certified,
         paper_setting=DP_SGD,
+    ),
+    Method(
+        "fed-dpa",
+        "Yang, Huang and Ye 2023, Dynamic personalized federated learning with adaptive differential privacy",
+        fed_dpa.certified,
+        units=(Unit.CLIENT,),
+        published_observers=(Observer.PUBLIC, Observer.SECAGG_SERVER),
+        reasons=fed_dpa.REASONS,
+        defaults={
+            "unit": "client",
+            "rounds": 15,
+            "local_epochs": 2,
+            "batch_size": 16,
+            "optimizer": "adam",
+            "lr": 1e-3,
+            "bound": 0.5,
+        },  # fmt: skip
+        schedule=fed_dpa.schedule,
+        claim=claims.rdp,
+        provable_as_published=lambda plan: True,
+        own_scheme=lambda plan: FedDpa,
     ),
     Method(
         "fedmap",

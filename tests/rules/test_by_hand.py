@@ -94,7 +94,8 @@ def test_same_round_histogram(name):
 
     Less half of the two, the curve at the edges is -1, 0, 0, 0, 1: it reaches zero at 1.
     """
-    rule = build(name, options={"low": 0.5, "high": 8.0, "bins": 5, "share": 0.2})
+    tau = {"tau": 0.5} if name == "adact" else {}
+    rule = build(name, options={"low": 0.5, "high": 8.0, "bins": 5, "share": 0.2, **tau})
     state = rule.init()
     pre_clip, with_sum = rule.query(state)
     assert isinstance(pre_clip, HistogramBin) and with_sum is None and np.allclose(pre_clip.edges, [0.5, 1, 2, 4, 8])

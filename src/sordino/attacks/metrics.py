@@ -9,6 +9,7 @@ interval of Clopper and Pearson (1934).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,7 +114,7 @@ def success_rate(scores: np.ndarray, members: np.ndarray, threshold: float) -> t
 
 
 def average_success(
-    rates: dict[str, float], attacks: tuple[str, ...] = ("basic", "ml-leaks", "white-box")
+    rates: Mapping[str, float], attacks: tuple[str, ...] = ("basic", "ml-leaks", "white-box")
 ) -> float | None:
     """AASR (DP-FedACN, table IV): the mean success rate of its three membership attacks; None unless all three were run.
 

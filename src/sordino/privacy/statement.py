@@ -58,6 +58,7 @@ class Statement:
     noise_to_bound: float | None = None  # length of the noise on the mean over the bound on the mean's signal
     seed: int | None = None  # of noise and draws, where they can be repeated
     prelude: tuple[str, ...] = ()  # what was released before round 1, and with how much noise, in words
+    personal: bool = False  # clients keep a model, or layers, of their own
     defence: str | None = None  # a heuristic that changed updates before they were clipped
     notes: tuple[str, ...] = ()  # further assumptions, told by the scheme or by the way gradients are clipped
 
@@ -161,6 +162,7 @@ class Statement:
             ("What the numbers mean", self._meaning()),
             ("How it was computed", self._computed()),
             ("What was released before round 1", _numbered(self.prelude)),
+            ("What stays with the clients", [phrases.PERSONAL] * self.personal),
             ("Heuristic defence", [] if self.defence is None else [phrases.heuristic(self.defence, self.proven)]),
             ("What happened to the budget", self._budget()),
             ("What the paper claims", self._claimed()),

@@ -45,7 +45,8 @@ def certified(
     share: float | None = None,
     opening: float = 0.5,
 ) -> Rule:
-    return adact.certified(setting, previous=previous, low=low, high=high, bins=bins, share=share, opening=opening)
+    grid = {"low": low, "high": high, "bins": bins, "share": share, "opening": opening}
+    return adact.certified(setting, tau=0.5, previous=previous, **grid)  # type: ignore[arg-type]
 
 
 def published(setting: RuleContext) -> Rule:

@@ -56,6 +56,7 @@ def build_statement(
         rounds_planned=plan.rounds,
         stopped=stopped or "",
         lost=lost,
+        personal=scheme.keeps_personal,
         defence=plan.defence,
         dimension=state.theta.size,
         noise_to_bound=noise_to_bound(terms, state.theta.size),

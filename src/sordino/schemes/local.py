@@ -173,6 +173,10 @@ class LocalRound(ScheduledRound):
         bound = self.rule.bound(rule_state, None)  # that the round begins with
         return Release(mean, bound, 0.0, merge(states) if states else self._skip(t, rule_state))
 
+    def step_bound(self, released: Release) -> float | None:
+        """What was released is a move of the model: its own steps followed the bound (`LocalSteps`), this one does not."""
+        return None
+
     def _check_released(self, t: int) -> None:
         """Each step is held against its grant where it is made (`LocalSteps`)."""
 
@@ -255,7 +259,7 @@ class LocalSteps:
             round, bound, said, mean, bound.std(z_sum) / units, asked,
             epochs=int(done % each == 0), ends_round=done == self.scheme.local_steps(held),
         )  # fmt: skip
-        return mean, self.rule.observe(state, output)
+        return mean / bound.size if self.plan.steps == "scaled" else mean, self.rule.observe(state, output)
 
     def _check_size(self, k: int, held: int) -> None:
         """Rates and steps follow from the declared size, so it must be the true one."""

@@ -37,6 +37,8 @@ PUBLISHED_GRID = FixedPoint(2.0**24)
 class FedMapScheme(Local):
     """Budgets in the place of a schedule."""
 
+    scaled_steps = False  # clients measure their steps in bounds of their own
+
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self.masked = plan.observer == Observer.SECAGG_SERVER
