@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sordino import presets
 from sordino.cli.numbers import count, number
 from sordino.data.schema import TASKS
 from sordino.defences import DEFENCES
@@ -29,6 +30,7 @@ EXAMPLES = """examples:
   sordino train --data fashion-mnist --epsilon 3 --method dp-fedavg
   sordino train --data fashion-mnist --model linear --clients 1000 --cohort 100 --unit client --observer public --epsilon 8
   sordino train --method fedavg --data mnist                       no privacy: the baseline
+  sordino train --preset adact-cifar10 --epsilon 8                 a paper's experiment, as published
   sordino train --plan plan.toml --seed 2                          a plan file; options override it
   sordino train --resume runs/digits-adact-1                       go on with a run that was cut off
   sordino train --data ./hospitals --model linear                  your own folder, one file per client
@@ -111,6 +113,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Train a model under a privacy budget. Without options: digits, 10 clients, epsilon 4, example unit.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--preset", metavar="NAME", help=f"the setting of a paper's experiment: {', '.join(presets.names())}"
     )
     parser.add_argument("--plan", metavar="FILE", help="a plan.toml; options given besides override it")
     for name, kind, choices, text in FIELDS:
@@ -219,7 +224,7 @@ def _account(named: str | None, plan: Plan) -> Path | None:
 def _alone(args: argparse.Namespace) -> None:
     """A run goes on as it began: settings beside --resume would be ignored."""
     given = [name for name, *_ in FIELDS if getattr(args, name) is not None]
-    given += [name for name in ("plan", "out", "option", "recipe", "secure") if getattr(args, name)]
+    given += [name for name in ("preset", "plan", "out", "option", "recipe", "secure") if getattr(args, name)]
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise BadInput(f"--resume goes on with the run's own plan; leave out {names}, or start another run.")
@@ -263,8 +268,8 @@ def chosen_text(choices: Sequence[Choice]) -> str:
 
 
 def given_in(args: argparse.Namespace) -> dict[str, Any]:
-    """Options over the plan file."""
-    given = read_toml(args.plan) if args.plan else {}
+    """Options over the plan file over the preset."""
+    given = (presets.read(args.preset) if args.preset else {}) | (read_toml(args.plan) if args.plan else {})
     read: dict[type, Callable[[argparse.Namespace, str], object]] = {int: count, float: number, str: getattr}
     given |= {name: value for name, kind, _, _ in FIELDS if (value := read[kind](args, name)) is not None}
     if args.secure:
