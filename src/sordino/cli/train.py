@@ -57,6 +57,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("mechanism", str, MECHANISMS, "noise"),
     ("bound", float, None, "first clipping threshold; public"),
     ("metanet", str, None, "weights of FedMAP's controllers, from `sordino metanet pretrain`"),
+    ("personal", str, None, "layers that each client keeps for itself (client unit, fedavg); without a name: the head"),
     (
         "defence",
         str,
@@ -113,7 +114,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--plan", metavar="FILE", help="a plan.toml; options given besides override it")
     for name, kind, choices, text in FIELDS:
         metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=text)
+        flag = f"--{name.replace('_', '-')}"
+        if name == "personal":
+            parser.add_argument(flag, metavar="LAYERS", nargs="?", const="head", help=text)
+        else:
+            parser.add_argument(flag, metavar=metavar, help=text)
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method's rule"
     )

@@ -62,6 +62,7 @@ class Federation:
         size: int | Callable[[int], int] | None = None,
         test: Pair | None = None,
         local_tests: Sequence[Pair] | None = None,
+        test_rows: Sequence[np.ndarray] | None = None,
         ids: Sequence[str] | None = None,
         normalise: Normalise | None = None,
         classes_from_labels: bool = False,
@@ -80,6 +81,7 @@ class Federation:
         self.normalise = normalise
         self._make, self._size = make, size
         self._test, self._local_tests = test, local_tests
+        self._test_rows = test_rows if test is not None else None  # which of the public test set is each client's
 
     # ---- what a client holds ---------------------------------------------------------------------------------
 
@@ -140,7 +142,10 @@ class Federation:
         return self._test
 
     def local_test(self, k: int) -> Pair | None:
-        """Client k's own held-out examples, where the data set has such a split."""
+        """Client k's own held-out examples, where the data set has such a split; they are public."""
+        if self._test_rows is not None and self.test is not None:
+            x, y = self.test
+            return x[self._test_rows[k]], y[self._test_rows[k]]
         if self._local_tests is None:
             return None
         x, y = self._local_tests[k]
@@ -148,7 +153,7 @@ class Federation:
 
     @property
     def has_local_tests(self) -> bool:
-        return self._local_tests is not None
+        return self._local_tests is not None or self._test_rows is not None
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -485,7 +490,7 @@ class Federation:
             y=np.asarray(data.y, dtype=np.int64)[order],
             offsets=np.concatenate([[0], np.cumsum([len(r) for r in rows.indices])]).astype(np.int64),
             test=test,
-            local_tests=None if rows.tests is None or test is None else [(test[0][r], test[1][r]) for r in rows.tests],
+            test_rows=rows.tests,
             ids=rows.ids,
             normalise=data.normalise or usual(data.x.dtype),
             origin=_dealt(dataset, data.name, partition, alpha, seed, shards),

@@ -48,7 +48,7 @@ def complete(
     given = {name: value for name, value in given.items() if name != "recipe"}
     chosen = method(given.get("method", "adact"))
     published = given.get("variant") == "published"
-    own = {**chosen.defaults, **(chosen.published_defaults if published else {})}
+    own = {**chosen.defaults, **(chosen.published_defaults(given) if published else {})}
     settings: dict[str, Any] = {**own, **given}
     if facts is not None:
         settings.setdefault("clients", facts.clients)
