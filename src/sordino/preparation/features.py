@@ -12,16 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sordino.errors import BadInput, positive, whole
-from sordino.features import cache, examples, kept
-from sordino.features.extractor import Extractor
-from sordino.features.maps import Block, picture_shape
+from sordino.features.blocks import Block, picture_shape
 from sordino.features.recipe import Recipe, recipe_for
 from sordino.machine import cores
 from sordino.preparation.base import Preparation, Released, Stages, Statistic
+
+if TYPE_CHECKING:
+    from sordino.features.extractor import Extractor
 
 _SOME = 64  # records at a time
 EVEN = 16  # the model's input is filled up with zeros to a multiple of this: products of even sizes are faster
@@ -81,6 +83,8 @@ class Features(Preparation):
 
     def pinned(self, shape: tuple[int, ...]) -> Features:
         """The same with the digest of the filters that are made here."""
+        from sordino.features import kept
+
         return replace(self, digest=kept.extractor_for(self.recipe(shape), tuple(shape), cores()).digest)
 
 
@@ -97,6 +101,8 @@ class _Rows(Stages):
 
     @cached_property
     def made(self) -> Extractor:
+        from sordino.features import kept
+
         found = kept.extractor_for(self.recipe, self.given, cores())
         if self.settings.digest not in (None, found.digest):
             raise BadInput(
@@ -123,6 +129,8 @@ class _Rows(Stages):
         return out
 
     def _kept(self, x: np.ndarray) -> _Unit:
+        from sordino.features import cache
+
         if not len(x):
             return _Unit(np.zeros((0, self.dimension), np.float32))
         return _Unit(cache.features(self.made, x, cores()))
@@ -142,4 +150,6 @@ class _Unit:
         return len(self.rows)
 
     def __getitem__(self, part: slice) -> np.ndarray:
+        from sordino.features import examples
+
         return examples.unit(self.rows[part].astype(np.float32))
