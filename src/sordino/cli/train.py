@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sordino.cli.numbers import count, number
 from sordino.data.schema import TASKS
 from sordino.defences import DEFENCES
-from sordino.errors import BadInput
+from sordino.errors import BadInput, one_of
 from sordino.federation.server import SCHEDULES, STEPS
 from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
@@ -137,6 +138,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--keep-models", default=0, metavar="ROUNDS", help=keep)
     parser.add_argument("--out", metavar="FOLDER", help="run folder (default: a new one under runs/)")
     parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
+    counts = (
+        "file that adds up what all runs on these records cost (default: beside your own files; none: nothing counts)"
+    )
+    parser.add_argument("--account", metavar="FILE", help=counts)
+    parser.add_argument(
+        "--scale",
+        metavar="{private}",
+        help="private: columns are scaled by statistics that are released with noise and charged",
+    )
     parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard scalars into the run folder")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -177,7 +187,14 @@ def run(args: argparse.Namespace) -> int:
         out = claim(plan)  # its scalars lie there from the start
     with bar(plan, quiet=args.quiet or args.json, tensorboard=args.tensorboard, out=out) as watch:
         result = train(
-            model, federation, plan, out=out, resume=args.resume is not None, options=options, on_round=watch
+            model,
+            federation,
+            plan,
+            out=out,
+            resume=args.resume is not None,
+            options=options,
+            on_round=watch,
+            account=_account(args.account, plan),
         )
     if args.json:
         print(json.dumps(result.to_json() | {"chosen": {c.name: c.reason for c in choices}}))
@@ -187,6 +204,16 @@ def run(args: argparse.Namespace) -> int:
         if result.stopped:
             print(f"Stopped    {result.stopped}", file=sys.stderr)
     return 3 if result.stopped else 0
+
+
+def _account(named: str | None, plan: Plan) -> Path | None:
+    """Records of one's own are counted beside them; data sets that everybody has are counted only if asked for."""
+    from sordino.privacy.data_account import beside
+
+    if named is not None:
+        return None if named == "none" else Path(named)
+    path = Path(plan.data)
+    return beside(path) if path.exists() and os.access(path if path.is_dir() else path.parent, os.W_OK) else None
 
 
 def _alone(args: argparse.Namespace) -> None:
@@ -244,6 +271,11 @@ def given_in(args: argparse.Namespace) -> dict[str, Any]:
         given["secure"] = True
     if args.recipe is not None:
         given["recipe"] = args.recipe
+    if args.scale is not None:
+        one_of(("private",), scale=args.scale)
+        if args.prepare is not None:
+            raise BadInput("--scale private is --prepare standard; give one of the two.")
+        given["prepare"] = "standard"
     options = dict(given.get("options", {}))
     for pair in args.option:
         name, sign, value = pair.partition("=")
