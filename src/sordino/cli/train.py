@@ -20,6 +20,7 @@ from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Varia
 if TYPE_CHECKING:
     from torch import nn
 
+    from sordino.engines import EngineOptions
     from sordino.federation.population import Federation
     from sordino.recipes import Choice
 
@@ -117,6 +118,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method's rule"
     )
+    bare = (
+        "train the same network on the same data without clipping and noise: what the price of privacy is measured by"
+    )
+    parser.add_argument("--without-privacy", action="store_true", help=bare)
+    price = "train that as well, in the folder `twin` of the run, and show the price of privacy in the report"
+    parser.add_argument("--price", action="store_true", help=price)
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
     parser.add_argument("--engine", default="auto", help="auto, in-process or workers; changes speed only")
     parser.add_argument("--workers", default=0, help="worker processes (0: one per core)")
@@ -138,6 +145,7 @@ def run(args: argparse.Namespace) -> int:
     from sordino.assembly import assemble, prepare
     from sordino.engines import EngineOptions
     from sordino.federation.folder import RunFolder, claim
+    from sordino.recipes import majority, twin_of
 
     choices: tuple[Choice, ...]
     if args.resume is not None:
@@ -148,6 +156,8 @@ def run(args: argparse.Namespace) -> int:
         out: Path | None = folder.path
     else:
         model, federation, plan, choices = prepare(given_in(args))
+        if args.without_privacy:
+            model, federation, plan, choices = prepare(twin_of(given_in(args), plan.model))
         out = Path(args.out) if args.out else None
     workers, every, keep = (count(args, name) or 0 for name in ("workers", "evaluate_every", "keep_models"))
     options = EngineOptions(args.engine, workers, every, keep_models=keep, isolate_clients=args.isolate_clients)
@@ -155,6 +165,7 @@ def run(args: argparse.Namespace) -> int:
     from sordino.cli.progress import bar
     from sordino.engines.allocator import keep_memory
     from sordino.methods import RuleContext
+    from sordino.report.run import compared
     from sordino.report.summary import summary
     from sordino.training import train
     from sordino.verify import after_training
@@ -170,20 +181,33 @@ def run(args: argparse.Namespace) -> int:
         result = train(
             model, federation, plan, out=out, resume=args.resume is not None, options=options, on_round=watch
         )
+    beside = {"majority": majority(federation)}
+    if args.price:
+        beside["without_privacy"] = _twin(twin_of(given_in(args), plan.model), result.folder / "twin", options)
+    compared(result.folder, {name: value for name, value in beside.items() if value is not None})
     if args.json:
-        print(json.dumps(result.to_json() | {"chosen": {c.name: c.reason for c in choices}}))
+        print(json.dumps(result.to_json() | beside | {"chosen": {c.name: c.reason for c in choices}}))
     else:
-        print(summary(result))
+        print(summary(result, beside))
         print(after_training(result.folder))
         if result.stopped:
             print(f"Stopped    {result.stopped}", file=sys.stderr)
     return 3 if result.stopped else 0
 
 
+def _twin(given: dict[str, Any], out: Path, options: EngineOptions) -> float | None:
+    """Accuracy of the same network without privacy."""
+    from sordino.assembly import prepare
+    from sordino.training import train
+
+    model, federation, plan, _ = prepare(given)
+    return train(model, federation, plan, out=out, options=options).accuracy
+
+
 def _alone(args: argparse.Namespace) -> None:
     """A run goes on as it began: settings beside --resume would be ignored."""
     given = [name for name, *_ in FIELDS if getattr(args, name) is not None]
-    given += [name for name in ("plan", "out", "option", "secure") if getattr(args, name)]
+    given += [name for name in ("plan", "out", "option", "secure", "without_privacy", "price") if getattr(args, name)]
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise BadInput(f"--resume goes on with the run's own plan; leave out {names}, or start another run.")

@@ -2,7 +2,9 @@
 
 Each contribution to a round is clipped to the bound, so their mean is no longer than the bound, while noise of standard
 deviation z times the bound lies on each of d coordinates of the sum. On the mean of m contributions that is noise of
-length z * sqrt(d) / m bounds. What a unit is exposed to is the scheme's word, as in training.
+length z * sqrt(d) / m bounds. One round need not be heard through its noise: steps of T rounds add up, their signal with T and their
+noise with sqrt(T). So what decides is the noise that is *left* when all rounds are averaged, z * sqrt(d / T) / m. What a unit is
+exposed to is the scheme's word, as in training.
 """
 
 from __future__ import annotations
@@ -143,7 +145,16 @@ def ratio_of(setting: Scenario, multiplier: float) -> float:
     return multiplier * math.sqrt(setting.dimension) / contributions(setting)
 
 
+def left_of(setting: Scenario, multiplier: float) -> float:
+    """The noise that is left when the means of all releases are averaged, in bounds."""
+    return ratio_of(setting, multiplier) / math.sqrt(setting.rounds * setting.plan.scheme.steps(setting.sizes))
+
+
 def outcome(setting: Scenario) -> tuple[float, float]:
     """Multiplier and ratio of another setting."""
     multiplier, _ = noise(setting)
     return multiplier, ratio_of(setting, multiplier)
+
+
+def left(setting: Scenario) -> float:
+    return left_of(setting, noise(setting)[0])

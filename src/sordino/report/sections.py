@@ -83,6 +83,7 @@ def _key_figures(run: Run, verdict: Verdict) -> Safe:
     accuracy = run.points("accuracy")
     if accuracy:
         shown.append(("Accuracy", percent(accuracy[-1][1]), "measured on a public test set"))
+        shown += _held_against(run, accuracy[-1][1])
     else:
         shown.append(("Accuracy", "–", "not measured"))
     planned = number(run.said("rounds_planned")) or number(run.plan.get("rounds"))
@@ -90,6 +91,18 @@ def _key_figures(run: Run, verdict: Verdict) -> Safe:
     shown.append(("Rounds", f"{run.rounds:,}", f"of {int(planned):,} planned" if short and planned else "as planned"))
     cells = [tag("div", tag("dt", name), tag("dd", tag("b", value), tag("span", note))) for name, value, note in shown]
     return tag("dl", *cells, class_="figures")
+
+
+def _held_against(run: Run, accuracy: float) -> list[tuple[str, str, str]]:
+    """What says nothing and what asks for no privacy, beside the accuracy."""
+    shown = []
+    least, most = (number((run.comparison or {}).get(name)) for name in ("majority", "without_privacy"))
+    if least is not None:
+        shown.append(("Majority class", percent(least), "by always saying the most frequent class"))
+    if most is not None:
+        price = f"the same network; privacy costs {100 * (most - accuracy):.1f} points"
+        shown.append(("Without privacy", percent(most), price))
+    return shown
 
 
 def training(run: Run, figures: list[Figure]) -> Safe:

@@ -1,0 +1,41 @@
+"""The twin of a private run: the same network on the same population, trained without clipping and noise, and well.
+
+Its accuracy less that of the private run is the price of privacy. Rates, rounds and optimiser are the recipe's for training without
+noise, not those that were chosen against it: a poor twin would make privacy look cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sordino.errors import BadInput
+from sordino.methods import method
+
+if TYPE_CHECKING:
+    from sordino.federation.population import Federation
+
+# What the twin shares with the run: the population, the network and the chance. All else is about noise, or suits it.
+SHARED = (
+    *("data", "clients", "partition", "alpha", "classes", "seed", "partition_seed"),
+    *("client_column", "label", "test", "schema", "task", "prepare"),
+)
+
+
+def twin_of(given: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """What to ask the recipes for. `given` is what was asked for the private run, `model` the network it got."""
+    if not method(given.get("method", "adact")).private:
+        raise BadInput(f"method {given['method']} has no privacy already; leave --without-privacy and --price out.")
+    return {name: given[name] for name in SHARED if given.get(name) is not None} | {"method": "fedavg", "model": model}
+
+
+def majority(federation: Federation) -> float | None:
+    """Accuracy of always saying the most frequent class of the public test set; None where there is no such thing."""
+    if federation.test is None:
+        return None
+    labels = federation.test[1]
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not labels.size:
+        return None
+    return float(np.bincount(labels).max() / labels.size)
