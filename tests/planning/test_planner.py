@@ -149,13 +149,26 @@ def test_bad_settings(wrong):
         Scenario(**{**ADACT, **wrong})
 
 
-# Digits, linear softmax, epsilon 4, client unit under secure aggregation: what runs of `sordino train` ended at (docs/regret.md).
+# Digits, linear softmax: what runs of `sordino train` ended at (docs/regret.md).
 @pytest.mark.parametrize(
-    "clients, accuracy, verdict", [(100, 0.914, "plausible"), (40, 0.628, "hard"), (20, 0.450, "hard")]
+    "setting, accuracy, verdict",
+    [
+        ({"clients": 100, "epsilon": 4.0}, 0.914, "plausible"),
+        ({"clients": 40, "epsilon": 4.0}, 0.628, "hard"),
+        ({"clients": 20, "epsilon": 4.0}, 0.450, "hard"),
+        ({"clients": 10, "epsilon": 4.0}, 0.247, "implausible"),
+        ({"epsilon": 1.0}, 0.919, "plausible"),
+        ({"epsilon": 0.3}, 0.703, "hard"),
+        ({"epsilon": 0.1}, 0.364, "hard"),
+        ({"epsilon": 0.03}, 0.222, "implausible"),
+    ],
 )
-def test_what_is_called_plausible_was_learnt(clients, accuracy, verdict):
-    forecast = plan(Scenario(clients, 650, 60, unit=Unit.CLIENT, epsilon=4.0, examples=1437 // clients))
-    assert forecast.verdict == verdict and (verdict == "plausible") == (accuracy > 0.8)
+def test_what_is_called_plausible_was_learnt(setting, accuracy, verdict):
+    clients = setting.get("clients", 10)
+    unit, rounds = (Unit.CLIENT, 60) if "clients" in setting else (Unit.EXAMPLE, 120)
+    full = {"clients": clients, "unit": unit, "examples": 1437 // clients, "batch_size": 239, **setting}
+    assert plan(Scenario(dimension=650, rounds=rounds, **full)).verdict == verdict
+    assert (verdict == "plausible") == (accuracy > 0.8) and (verdict == "implausible") == (accuracy < 0.3)
 
 
 def test_the_example_unit_is_advised_with_the_batch_that_training_would_take():

@@ -172,7 +172,7 @@ def _text(forecast: Forecast) -> str:
         f"guarantee   epsilon {forecast.epsilon:.4g} at delta {s.delta:g} for each {s.unit}, towards {s.observer} "
         f"({forecast.relation}, {forecast.accountant})",
         f"multiplier  {forecast.multiplier:g}",
-        f"noise       {forecast.noise_to_bound:,.3g} times the bound on a mean, {forecast.left:,.3g} over all rounds",
+        f"noise       {forecast.noise_to_bound:,.3g} times the bound on a mean; over all rounds {forecast.left:,.3g} times the signal",
         "",
         *textwrap.wrap(forecast.summary, 100),
     ]

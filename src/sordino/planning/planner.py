@@ -1,7 +1,7 @@
 """Before a run: what a budget means for learning, without any data.
 
-Noise is held against signal (`scenario`): what is left of it when all rounds are averaged. Below half the bound training gets through
-it; above two bounds it does not. That is a rule of thumb from our own runs (docs/regret.md), not a theorem; McMahan et al. 2018 show
+Noise is held against signal (`scenario`): what is left of it when all rounds are averaged. Below half the signal training gets through
+it; above twice the signal it does not. That is a rule of thumb from our own runs (docs/regret.md), not a theorem; McMahan et al. 2018 show
 what large cohorts buy.
 """
 
@@ -68,11 +68,11 @@ def plan(setting: Scenario) -> Forecast:
 def _summary(ratio: float, remains: float, verdict: Verdict, remedies: tuple[Remedy, ...]) -> str:
     times, rest = (f"{n:.2g}" if n < 10 else f"{n:,.0f}" for n in (ratio, remains))
     if verdict == "plausible":
-        return f"Learning is plausible: the noise on a mean is {times} times the bound, {rest} times over all rounds."
+        return f"Learning is plausible: the noise on a mean is {times} times the bound; averaged over all rounds, {rest} times the signal."
     text = f"Learning is {verdict}: a signal is at most the bound, and the noise on a mean is {times} times that"
     if ratio >= 100:
         text += f", {'hundreds' if ratio < 2000 else 'thousands'} of times the signal"
-    text += f"; averaged over all rounds, {rest} times."
+    text += f"; averaged over all rounds, {rest} times the signal."
     if remedies and remedies[0].reaches:
         text += f" The way out is {remedies[0].change}."
     return text

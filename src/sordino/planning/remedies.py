@@ -11,7 +11,7 @@ from sordino.privacy import accounting
 from sordino.privacy.vocabulary import Noise, Observer, Sampling, Unit
 from sordino.recipes.settings import pooled_rounds
 
-PLAUSIBLE = 0.5  # noise that is left over the bound, up to which learning is plausible
+PLAUSIBLE = 0.5  # noise that is left over the signal, up to which learning is plausible
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Remedy:
     text: str  # a sentence with numbers
     options: str  # for the command line
     noise_to_bound: float
-    left: float  # of the noise, when all rounds are averaged
+    left: float  # noise over signal, when all rounds are averaged
     doubtful: bool = False  # it would do, and would not be worth it
 
     @property
