@@ -83,6 +83,7 @@ class Plan:
     bound: float = 1.0
     options: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     metanet: str | None = None  # weights of FedMAP's controllers; None: those of the package
+    personal: str | None = None  # layers that each client keeps for itself, separated by commas; head: the last one
     defence: str | None = None  # a heuristic that changes updates before they are clipped; no guarantee
     # the guarantee
     unit: Given[Unit, Literal["client", "example"]] = given(Unit.EXAMPLE)

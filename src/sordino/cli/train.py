@@ -58,6 +58,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("mechanism", str, MECHANISMS, "noise"),
     ("bound", float, None, "first clipping threshold; public"),
     ("metanet", str, None, "weights of FedMAP's controllers, from `sordino metanet pretrain`"),
+    ("personal", str, None, "layers that each client keeps for itself (client unit, fedavg); without a name: the head"),
     (
         "defence",
         str,
@@ -71,7 +72,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
         "prepare",
         str,
         None,
-        "how records become model input, with statistics that are part of the budget: standard (tables)",
+        "how records become model input, with statistics that are part of the budget: standard, features",
     ),
     ("epsilon", float, None, "the budget; the noise is calibrated to it"),
     ("delta", float, None, "the probability that the guarantee leaves out"),
@@ -114,7 +115,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--plan", metavar="FILE", help="a plan.toml; options given besides override it")
     for name, kind, choices, text in FIELDS:
         metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=text)
+        flag = f"--{name.replace('_', '-')}"
+        if name == "personal":
+            parser.add_argument(flag, metavar="LAYERS", nargs="?", const="head", help=text)
+        else:
+            parser.add_argument(flag, metavar=metavar, help=text)
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method's rule"
     )
@@ -124,6 +129,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--without-privacy", action="store_true", help=bare)
     price = "train that as well, in the folder `twin` of the run, and show the price of privacy in the report"
     parser.add_argument("--price", action="store_true", help=price)
+    named = (
+        "settings under a name: frontier (pictures and signals: features that need no data, and a linear head), or auto"
+    )
+    parser.add_argument("--recipe", metavar="NAME", help=named)
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
     parser.add_argument("--engine", default="auto", help="auto, in-process or workers; changes speed only")
     parser.add_argument("--workers", default=0, help="worker processes (0: one per core)")
@@ -157,7 +166,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         model, federation, plan, choices = prepare(given_in(args))
         if args.without_privacy:
-            model, federation, plan, choices = prepare(twin_of(given_in(args), plan.model))
+            model, federation, plan, choices = prepare(twin_of(given_in(args), plan))
         out = Path(args.out) if args.out else None
     workers, every, keep = (count(args, name) or 0 for name in ("workers", "evaluate_every", "keep_models"))
     options = EngineOptions(args.engine, workers, every, keep_models=keep, isolate_clients=args.isolate_clients)
@@ -183,7 +192,7 @@ def run(args: argparse.Namespace) -> int:
         )
     beside = {"majority": majority(federation)}
     if args.price:
-        beside["without_privacy"] = _twin(twin_of(given_in(args), plan.model), result.folder / "twin", options)
+        beside["without_privacy"] = _twin(twin_of(given_in(args), plan), result.folder / "twin", options)
     compared(result.folder, {name: value for name, value in beside.items() if value is not None})
     if args.json:
         print(json.dumps(result.to_json() | beside | {"chosen": {c.name: c.reason for c in choices}}))
@@ -207,7 +216,8 @@ def _twin(given: dict[str, Any], out: Path, options: EngineOptions) -> float | N
 def _alone(args: argparse.Namespace) -> None:
     """A run goes on as it began: settings beside --resume would be ignored."""
     given = [name for name, *_ in FIELDS if getattr(args, name) is not None]
-    given += [name for name in ("plan", "out", "option", "secure", "without_privacy", "price") if getattr(args, name)]
+    alone = ("plan", "out", "option", "recipe", "secure", "without_privacy", "price")
+    given += [name for name in alone if getattr(args, name)]
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise BadInput(f"--resume goes on with the run's own plan; leave out {names}, or start another run.")
@@ -217,6 +227,8 @@ def _warn(plan: Plan, model: nn.Module, federation: Federation) -> None:
     """Say beforehand where noise will drown the model: what `sordino plan` would have said."""
     if not plan.private or plan.published or plan.method_spec.scheme is not None:
         return
+    if plan.preparation is not None and plan.preparation.kind == "features":
+        return  # rows of unit length: noise moves a score by the same amount, whatever the dimension
     from sordino.planning import planner
 
     names = (
@@ -255,6 +267,8 @@ def given_in(args: argparse.Namespace) -> dict[str, Any]:
     given |= {name: value for name, kind, _, _ in FIELDS if (value := read[kind](args, name)) is not None}
     if args.secure:
         given["secure"] = True
+    if args.recipe is not None:
+        given["recipe"] = args.recipe
     options = dict(given.get("options", {}))
     for pair in args.option:
         name, sign, value = pair.partition("=")

@@ -82,6 +82,9 @@ MODELS: dict[str, Entry] = {
     "std-cnn": Entry(_standardised("std_cnn"), (3,), "each picture standardised, then cnn-tanh"),
     "std-cnn-1d": Entry(_standardised("std_cnn_1d"), (2,), "each signal standardised, then cnn-rail"),
     "resnet18": Entry(_resnet, (3,), "ResNet-18 with GroupNorm (He et al. 2016; Wu and He 2018)"),
+    "head": Entry(
+        _conv("Head"), (1,), "linear softmax without a bias, starts at zero; for features (prepare features)"
+    ),
 }
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sordino.errors import positive
+from sordino.errors import BadInput, one_of, positive
 from sordino.methods import method
 from sordino.models import build
 from sordino.plan import Plan
 from sordino.preparation import Preparation, preparation_from
 from sordino.privacy.vocabulary import Observer, Unit
+from sordino.recipes import frontier
 from sordino.recipes.choice import Choice
 from sordino.recipes.facts import PublicFacts
 from sordino.recipes.networks import fan_in, model_for
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 EPSILON = 4.0
+AUTO = "auto"  # the recipe that was measured to win on such data, where one was
 
 
 def resolve(
@@ -36,11 +38,17 @@ def complete(
 ) -> tuple[dict[str, Any], tuple[Choice, ...]]:
     """The settings of a plan: what was given, over the method's own defaults, over what public facts suggest.
 
-    Without facts the network stays open, and what would follow from them stays at the plan's own defaults.
+    Without facts the network stays open, and what would follow from them stays at the plan's own defaults. `recipe` names a
+    recipe whose settings are taken instead.
     """
+    if given.get("recipe") == AUTO:
+        given = {**given, "recipe": frontier.NAME if _open_to_frontier(given, facts) else None}
+    if given.get("recipe") is not None:
+        return _by_name(given, facts)
+    given = {name: value for name, value in given.items() if name != "recipe"}
     chosen = method(given.get("method", "adact"))
     published = given.get("variant") == "published"
-    own = {**chosen.defaults, **(chosen.published_defaults if published else {})}
+    own = {**chosen.defaults, **(chosen.published_defaults(given) if published else {})}
     settings: dict[str, Any] = {**own, **given}
     if facts is not None:
         settings.setdefault("clients", facts.clients)
@@ -76,6 +84,42 @@ def complete(
     for choice in BY_SCHEME[select(chosen, unit, observer).name](asked):
         take(choice)
     return settings, tuple(choices)
+
+
+def _open_to_frontier(given: Mapping[str, Any], facts: PublicFacts | None) -> bool:
+    """Whether nothing that was given stands against the recipe, and it was measured to win on such data."""
+    fixed = (
+        "method",
+        "model",
+        "prepare",
+        "multiplier",
+        "bound",
+        "lr",
+        "server_optimizer",
+        "mechanism",
+        "options",
+        "variant",
+    )
+    pooled = given.get("unit", "example") == "example" and given.get("observer") != "server"
+    if facts is None or not pooled or any(given.get(name) is not None for name in fixed):
+        return False
+    return frontier.wins(facts.shape, facts.records, given.get("epsilon") or EPSILON)
+
+
+def _by_name(given: Mapping[str, Any], facts: PublicFacts | None) -> tuple[dict[str, Any], tuple[Choice, ...]]:
+    """The settings of the recipe that is named, with what was given over them."""
+    one_of((AUTO, frontier.NAME), recipe=given["recipe"])
+    rest = {name: value for name, value in given.items() if name != "recipe" and value is not None}
+    if facts is None:
+        raise BadInput("recipe frontier follows from the shape of the data, which is not here; get the data first.")
+    if rest.get("unit", "example") != "example" or rest.get("observer") == "server":
+        raise BadInput(
+            "recipe frontier is for the example unit pooled (observer public or secagg-server); leave --recipe out."
+        )
+    found = frontier.settings(facts.shape, facts.records, rest.get("epsilon", EPSILON), rest.get("delta", 1e-5))
+    settings: dict[str, Any] = {"clients": facts.clients, "epsilon": EPSILON, **found, **rest}
+    reason = "recipe frontier, for this shape, number of records and epsilon"
+    return settings, tuple(Choice(name, value, reason) for name, value in found.items() if name not in rest)
 
 
 def _preparation(asked: Mapping[str, Any] | str) -> Preparation | None:

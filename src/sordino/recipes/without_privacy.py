@@ -16,19 +16,22 @@ from sordino.methods import method
 
 if TYPE_CHECKING:
     from sordino.federation.population import Federation
+    from sordino.plan import Plan
 
 # What the twin shares with the run: the population, the network and the chance. All else is about noise, or suits it.
 SHARED = (
     *("data", "clients", "partition", "alpha", "classes", "seed", "partition_seed"),
-    *("client_column", "label", "test", "schema", "task", "prepare"),
+    *("client_column", "label", "test", "schema", "task"),
 )
 
 
-def twin_of(given: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """What to ask the recipes for. `given` is what was asked for the private run, `model` the network it got."""
+def twin_of(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    """What to ask the recipes for. `given` is what was asked for the private run, `plan` what came of it."""
     if not method(given.get("method", "adact")).private:
         raise BadInput(f"method {given['method']} has no privacy already; leave --without-privacy and --price out.")
-    return {name: given[name] for name in SHARED if given.get(name) is not None} | {"method": "fedavg", "model": model}
+    shared = {name: given[name] for name in SHARED if given.get(name) is not None}
+    prepared = {"prepare": dict(plan.prepare)} if plan.prepare else {}
+    return {**shared, **prepared, "method": "fedavg", "model": plan.model}
 
 
 def majority(federation: Federation) -> float | None:

@@ -27,8 +27,10 @@ class Run:
     metrics: tuple[dict[str, Any], ...] = ()
     audit: dict[str, object] | None = None
     comparison: dict[str, object] | None = None  # accuracies that this run's is to be held against
+    fairness: dict[str, object] | None = None
     attacks: tuple[dict[str, object], ...] = field(default=())
     refused: tuple[dict[str, object], ...] = field(default=())  # attacks that this run does not allow
+    inversion: dict[str, object] | None = None
 
     @classmethod
     def read(cls, folder: str | Path) -> Run:
@@ -47,8 +49,10 @@ class Run:
             metrics=tuple(_rows(folder / "metrics.jsonl")),
             audit=_object(folder / "audit.json"),
             comparison=_object(folder / COMPARISON),
+            fairness=_object(folder / "fairness.json"),
             attacks=_objects(attack, "results"),
             refused=_objects(attack, "refused"),
+            inversion=_object(folder / "inversion.json"),
         )
 
     def points(self, key: str) -> tuple[Point, ...]:

@@ -16,7 +16,7 @@ SERVER = ("server_optimizer", "server_lr", "server_momentum", "steps", "lr_sched
 # The plan's settings by subject; what is not named here is listed last.
 SUBJECTS = (
     ("Population", ("data", "clients", "partition", "alpha", "model")),
-    ("Method", ("method", "variant", "mechanism", "bound", "defence")),
+    ("Method", ("method", "variant", "mechanism", "bound", "personal", "defence")),
     ("Guarantee", ("unit", "observer", "relation", "epsilon", "delta", "multiplier")),
     ("Taking part", ("sampling", "cohort", "weights", "weight_cap")),
     ("Chance", ("seed", "secure", "canaries")),
@@ -86,6 +86,7 @@ def _key_figures(run: Run, verdict: Verdict) -> Safe:
         shown += _held_against(run, accuracy[-1][1])
     else:
         shown.append(("Accuracy", "–", "not measured"))
+    shown.append(_between_clients(run))
     planned = number(run.said("rounds_planned")) or number(run.plan.get("rounds"))
     short = planned is not None and run.rounds < planned
     shown.append(("Rounds", f"{run.rounds:,}", f"of {int(planned):,} planned" if short and planned else "as planned"))
@@ -103,6 +104,18 @@ def _held_against(run: Run, accuracy: float) -> list[tuple[str, str, str]]:
         price = f"the same network; privacy costs {100 * (most - accuracy):.1f} points"
         shown.append(("Without privacy", percent(most), price))
     return shown
+
+
+def _between_clients(run: Run) -> tuple[str, str, str]:
+    """How far clients lie apart, on public splits of theirs; other figures stay with the clients."""
+    name, said = "Between clients", run.fairness or {}
+    sd, lowest, tenth, many = (number(said.get(key)) for key in ("sd", "lowest", "tenth", "clients"))
+    if sd is None or lowest is None or tenth is None or many is None:
+        return name, "–", "no public test split of each client; such figures stay with the clients"
+    few = number(said.get("smallest")) or 0
+    chance = f"; the smallest split has {few:,.0f} records" if few < 50 else ""
+    note = f"standard deviation of accuracy over {many:,.0f} public splits; lowest {percent(lowest)}, 10th percentile {percent(tenth)}"
+    return name, f"{100 * sd:.1f} points", note + chance
 
 
 def training(run: Run, figures: list[Figure]) -> Safe:

@@ -14,12 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sordino.errors import between
+from sordino.privacy.vocabulary import Unit
 from sordino.rules import expected_error, histogram, quantile
 from sordino.rules.base import Rule
 from sordino.rules.exact import ExactQuantile
 
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
+    from sordino.plan import Plan
 
 REASONS = (
     "Each client sends the exact norm of its update: a noiseless real number, which no finite epsilon covers.",
@@ -28,6 +30,17 @@ REASONS = (
     "It is not said whether the accountant saw one client's noise or that of the sum, nor the sampling rate or delta.",
     "Privacy is defined for one record, while whole client updates are clipped and noised.",
 )
+
+
+def reasons_of(plan: Plan) -> tuple[str, ...]:
+    """True of this run: where records are clipped, nothing is said of whole updates."""
+    if plan.unit == Unit.CLIENT:
+        return REASONS
+    return (
+        "The exact norm of each record's gradient is used: a noiseless real number, which no finite epsilon covers.",
+        "The bound is an exact quantile of these norms and decides what is released: one record more or less moves it.",
+        *REASONS[2:4],
+    )
 
 
 def certified(

@@ -25,6 +25,7 @@ from sordino.privacy.bounds import Bound
 from sordino.privacy.ledger import Ledger
 from sordino.rules.base import Queries, Rule, State
 from sordino.rules.query import Answer
+from sordino.rules.schedule import skipped
 from sordino.schemes import certified
 from sordino.schemes.aggregate import Engine
 from sordino.schemes.request import Work
@@ -140,6 +141,14 @@ class ScheduledRound(Round):
         theta, optimizer = self.step(t, state, released.mean, self.step_bound(released))
         self._check_released(t)
         return RoundResult(TrainState(t, theta, optimizer, released.rule), self._metrics(t, cohort, released))
+
+    def _lose(self, state: TrainState) -> TrainState:
+        """A schedule is by rounds, lost ones included."""
+        return replace(super()._lose(state), rule=self._skip(state.round + 1, state.rule))
+
+    def _skip(self, t: int, rule_state: State) -> State:
+        """The rule's state after a round of which nothing was released: only a schedule moves on."""
+        return skipped(self.rule, rule_state, t, self.scheme.round_epochs)
 
     @abstractmethod
     def release(self, t: int, cohort: np.ndarray, rule_state: State) -> Release:

@@ -54,6 +54,11 @@ class FedMapScheme(Local):
             )
         super().check()
 
+    def _check_sampling(self) -> None:
+        """As published K clients are drawn at random: nothing is proven there that a fixed number could spoil."""
+        if not self.plan.published:
+            super()._check_sampling()
+
     def check_prelude(self) -> None:
         raise BadInput(
             f"clients of method {self.plan.method} have budgets and no schedule that statistics before round 1 could be part of; "
