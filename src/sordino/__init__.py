@@ -5,6 +5,7 @@
     plan = sordino.plan_for(federation, model, epsilon=4.0)  # or a Plan with every setting by yourself
     result = sordino.train(model, federation, plan)
     print(result.statement.text())
+    sordino.load(result.folder, model).predict(x)
 
 Names are imported when they are first used, so that commands which do not train never load PyTorch.
 """
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sordino.engines import EngineOptions
     from sordino.errors import BadInput, BudgetRefused, SordinoError
     from sordino.federation.population import Federation
+    from sordino.inference.loading import load
     from sordino.methods import Method
     from sordino.plan import Plan
     from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
@@ -30,6 +32,7 @@ _HOME = {
     "plan_for": "sordino.assembly",
     "Federation": "sordino.federation.population",
     "train": "sordino.training",
+    "load": "sordino.inference.loading",
     "Result": "sordino.training",
     "EngineOptions": "sordino.engines",
     "Callback": "sordino.callbacks",
@@ -61,6 +64,7 @@ __all__ = [
     "EngineOptions",
     "Unit",
     "Variant",
+    "load",
     "plan_for",
     "train",
 ]

@@ -63,6 +63,7 @@ def assemble(plan: Plan, federation: Federation | None = None) -> tuple[nn.Modul
     from sordino.models import build
 
     federation = population(plan) if federation is None else federation
+    plan = _scaled(plan, federation)
     model = build(_network(plan, federation), input_shape(plan, federation), federation.classes, plan.seed)
     return model, federation, as_trained(plan, federation, model)
 
@@ -112,7 +113,19 @@ def as_trained(plan: Plan, federation: Federation, model: nn.Module) -> Plan:
                 "cohort": None if plan.cohort_size == plan.clients else plan.cohort,
             }
         plan = plan.replace(**changes)
+    plan = _scaled(plan, federation)
     return plan.replace(model=_name_of(model, plan, federation))
+
+
+def _scaled(plan: Plan, federation: Federation) -> Plan:
+    """Private statistics scale the columns that no schema scales: not words, not what has a public range."""
+    schema, asked = federation.schema, plan.prepare
+    if schema is None or asked.get("kind") != "standard" or asked.get("columns") is not None:
+        return plan
+    columns = [k for k, name in enumerate(schema.inputs) if name in schema.unscaled]
+    if not columns:
+        raise BadInput("the schema scales every column already: leave prepare standard (--scale private) out.")
+    return plan if len(columns) == len(schema.inputs) else plan.replace(prepare={**asked, "columns": columns})
 
 
 def _name_of(module: nn.Module, plan: Plan, federation: Federation) -> str:

@@ -136,11 +136,10 @@ def test_the_price_of_privacy_is_in_the_report(capsys, tmp_path):
     words = ("--rounds", "40", "--epsilon", "8", "--engine", "in-process", "--out", str(tmp_path / "run"))
     code, out, _ = run(capsys, *words, "--price", "--json")
     said = json.loads(out)
-    assert code == 0 and said["majority"] == pytest.approx(0.1028, abs=1e-4)
-    assert said["without_privacy"] > 0.95 > said["accuracy"] > 0.5
+    assert code == 0 and said["without_privacy"] > 0.95 > said["accuracy"] > 0.5
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "privacy costs" in page and "Majority class" in page
-    assert "NOT PRIVATE" in (tmp_path / "run" / "twin" / "statement.txt").read_text().upper()
+    assert "privacy costs" in page and "No epsilon covers this figure" in page
+    assert not list((tmp_path / "run").rglob("twin*"))  # weights that nothing protects are not kept
 
 
 def test_the_twin_has_the_network_of_the_private_run(capsys, tmp_path):

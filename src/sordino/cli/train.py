@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sordino.cli.numbers import count, number
 from sordino.data.schema import TASKS
 from sordino.defences import DEFENCES
-from sordino.errors import BadInput
+from sordino.errors import BadInput, one_of
 from sordino.federation.server import SCHEDULES, STEPS
 from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
@@ -127,7 +128,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "train the same network on the same data without clipping and noise: what the price of privacy is measured by"
     )
     parser.add_argument("--without-privacy", action="store_true", help=bare)
-    price = "train that as well, in the folder `twin` of the run, and show the price of privacy in the report"
+    price = "train that as well, and show what privacy costs; no epsilon covers that figure, so do not publish it"
     parser.add_argument("--price", action="store_true", help=price)
     named = (
         "settings under a name: frontier (pictures and signals: features that need no data, and a linear head), or auto"
@@ -144,6 +145,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--keep-models", default=0, metavar="ROUNDS", help=keep)
     parser.add_argument("--out", metavar="FOLDER", help="run folder (default: a new one under runs/)")
     parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
+    counts = (
+        "file that adds up what all runs on these records cost (default: beside your own files; none: nothing counts)"
+    )
+    parser.add_argument("--account", metavar="FILE", help=counts)
+    parser.add_argument(
+        "--scale",
+        metavar="{private}",
+        help="private: columns are scaled by statistics that are released with noise and charged",
+    )
     parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard scalars into the run folder")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -154,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
     from sordino.assembly import assemble, prepare
     from sordino.engines import EngineOptions
     from sordino.federation.folder import RunFolder, claim
-    from sordino.recipes import majority, twin_of
+    from sordino.recipes import twin_of
 
     choices: tuple[Choice, ...]
     if args.resume is not None:
@@ -188,12 +198,19 @@ def run(args: argparse.Namespace) -> int:
         out = claim(plan)  # its scalars lie there from the start
     with bar(plan, quiet=args.quiet or args.json, tensorboard=args.tensorboard, out=out) as watch:
         result = train(
-            model, federation, plan, out=out, resume=args.resume is not None, options=options, on_round=watch
+            model,
+            federation,
+            plan,
+            out=out,
+            resume=args.resume is not None,
+            options=options,
+            on_round=watch,
+            account=_account(args.account, plan),
         )
-    beside = {"majority": majority(federation)}
-    if args.price:
-        beside["without_privacy"] = _twin(twin_of(given_in(args), plan), result.folder / "twin", options)
-    compared(result.folder, {name: value for name, value in beside.items() if value is not None})
+    beside = {}
+    if args.price and (exact := _without_privacy(twin_of(given_in(args), plan), options)) is not None:
+        beside["without_privacy"] = exact
+        compared(result.folder, beside)
     if args.json:
         print(json.dumps(result.to_json() | beside | {"chosen": {c.name: c.reason for c in choices}}))
     else:
@@ -204,13 +221,26 @@ def run(args: argparse.Namespace) -> int:
     return 3 if result.stopped else 0
 
 
-def _twin(given: dict[str, Any], out: Path, options: EngineOptions) -> float | None:
-    """Accuracy of the same network without privacy."""
+def _without_privacy(given: dict[str, Any], options: EngineOptions) -> float | None:
+    """Accuracy of the same network without privacy. Its weights are not kept: no epsilon covers them."""
+    from tempfile import TemporaryDirectory
+
     from sordino.assembly import prepare
     from sordino.training import train
 
     model, federation, plan, _ = prepare(given)
-    return train(model, federation, plan, out=out, options=options).accuracy
+    with TemporaryDirectory() as folder:
+        return train(model, federation, plan, out=Path(folder) / "twin", options=options).accuracy
+
+
+def _account(named: str | None, plan: Plan) -> Path | None:
+    """Records of one's own are counted beside them; data sets that everybody has are counted only if asked for."""
+    from sordino.privacy.data_account import beside
+
+    if named is not None:
+        return None if named == "none" else Path(named)
+    path = Path(plan.data)
+    return beside(path) if path.exists() and os.access(path if path.is_dir() else path.parent, os.W_OK) else None
 
 
 def _alone(args: argparse.Namespace) -> None:
@@ -269,6 +299,11 @@ def given_in(args: argparse.Namespace) -> dict[str, Any]:
         given["secure"] = True
     if args.recipe is not None:
         given["recipe"] = args.recipe
+    if args.scale is not None:
+        one_of(("private",), scale=args.scale)
+        if args.prepare is not None:
+            raise BadInput("--scale private is --prepare standard; give one of the two.")
+        given["prepare"] = "standard"
     options = dict(given.get("options", {}))
     for pair in args.option:
         name, sign, value = pair.partition("=")

@@ -108,7 +108,7 @@ def _more_clients(s: Scenario, z: float, remains: float) -> Remedy | None:
     each = "" if cohort is None else f", {cohort:,} of them a round"
     text = f"{clients:,} clients (now {s.clients:,}){each}: multiplier {z_:.3g}, noise {ratio_:.3g} times the bound."
     options = f"--clients {clients}" + (f" --cohort {cohort}" if cohort else "")
-    return Remedy("more clients", text, options, ratio_, left(other))
+    return Remedy("more clients", text, options, ratio_, left(other), doubtful=clients > 20 * s.clients)
 
 
 def _fewer_parameters(s: Scenario, z: float, remains: float) -> Remedy | None:

@@ -61,6 +61,7 @@ class Statement:
     personal: bool = False  # clients keep a model, or layers, of their own
     defence: str | None = None  # a heuristic that changed updates before they were clipped
     notes: tuple[str, ...] = ()  # further assumptions, told by the scheme or by the way gradients are clipped
+    account: str = ""  # what all runs on the same records come to, as a sentence
 
     def __post_init__(self) -> None:
         for name, words in _WORDS.items():
@@ -213,6 +214,8 @@ class Statement:
                 said.append(phrases.STOPPED_EARLY)
         if self.lost:
             said.append(phrases.LOST.format(lost=self.lost))
+        if self.account:
+            said.append(self.account)
         return said
 
     def _claimed(self) -> list[str]:

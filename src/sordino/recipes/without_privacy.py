@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sordino.errors import BadInput
 from sordino.methods import method
 
 if TYPE_CHECKING:
-    from sordino.federation.population import Federation
     from sordino.plan import Plan
 
 # What the twin shares with the run: the population, the network and the chance. All else is about noise, or suits it.
@@ -32,13 +29,3 @@ def twin_of(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     shared = {name: given[name] for name in SHARED if given.get(name) is not None}
     prepared = {"prepare": dict(plan.prepare)} if plan.prepare else {}
     return {**shared, **prepared, "method": "fedavg", "model": plan.model}
-
-
-def majority(federation: Federation) -> float | None:
-    """Accuracy of always saying the most frequent class of the public test set; None where there is no such thing."""
-    if federation.test is None:
-        return None
-    labels = federation.test[1]
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not labels.size:
-        return None
-    return float(np.bincount(labels).max() / labels.size)

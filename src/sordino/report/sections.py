@@ -83,7 +83,7 @@ def _key_figures(run: Run, verdict: Verdict) -> Safe:
     accuracy = run.points("accuracy")
     if accuracy:
         shown.append(("Accuracy", percent(accuracy[-1][1]), "measured on a public test set"))
-        shown += _held_against(run, accuracy[-1][1])
+        shown += _price(run, accuracy[-1][1])
     else:
         shown.append(("Accuracy", "–", "not measured"))
     shown.append(_between_clients(run))
@@ -94,16 +94,13 @@ def _key_figures(run: Run, verdict: Verdict) -> Safe:
     return tag("dl", *cells, class_="figures")
 
 
-def _held_against(run: Run, accuracy: float) -> list[tuple[str, str, str]]:
-    """What says nothing and what asks for no privacy, beside the accuracy."""
-    shown = []
-    least, most = (number((run.comparison or {}).get(name)) for name in ("majority", "without_privacy"))
-    if least is not None:
-        shown.append(("Majority class", percent(least), "by always saying the most frequent class"))
-    if most is not None:
-        price = f"the same network; privacy costs {100 * (most - accuracy):.1f} points"
-        shown.append(("Without privacy", percent(most), price))
-    return shown
+def _price(run: Run, accuracy: float) -> list[tuple[str, str, str]]:
+    """What asks for no privacy, beside the accuracy."""
+    most = number((run.comparison or {}).get("without_privacy"))
+    if most is None:
+        return []
+    costs = f"the same network; privacy costs {100 * (most - accuracy):.1f} points. No epsilon covers this figure"
+    return [("Without privacy", percent(most), costs)]
 
 
 def _between_clients(run: Run) -> tuple[str, str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from sordino.evaluation import Figures
     from sordino.privacy.statement import Statement
 
 
@@ -21,23 +22,40 @@ class Finished(Protocol):
     def rounds(self) -> int: ...
     @property
     def accuracy(self) -> float | None: ...
+    @property
+    def evaluation(self) -> Figures | None: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
 
 
-def summary(result: Finished, beside: Mapping[str, float | None] | None = None) -> str:
+def summary(result: Finished, beside: Mapping[str, float] | None = None) -> str:
     """The statement, the accuracy, what it is to be held against, and where everything lies."""
     lines = [result.statement.text(), ""]
     if result.accuracy is not None:
         lines.append(f"Accuracy   {result.accuracy:.1%} on the public test set, after {result.rounds} rounds")
-        lines += held_against(result.accuracy, beside or {})
+    if result.evaluation is not None:
+        lines += figures(result.evaluation)
+    lines += [f"Warning    {sentence}" for sentence in result.warnings]
+    if result.accuracy is not None:
+        lines += price(result.accuracy, beside or {})
     lines += [f"Report     {result.folder / 'report.html'}", f"Run        {result.folder}"]
     return "\n".join(lines)
 
 
-def held_against(accuracy: float, beside: Mapping[str, float | None]) -> list[str]:
-    """The majority class, and the same network without privacy."""
-    lines = []
-    if (least := beside.get("majority")) is not None:
-        lines.append(f"           {least:.1%} is what always saying the most frequent class gets")
-    if (most := beside.get("without_privacy")) is not None:
-        lines.append(f"           {most:.1%} without privacy: it costs {100 * (most - accuracy):.1f} points")
-    return lines
+def price(accuracy: float, beside: Mapping[str, float]) -> list[str]:
+    """The same network without privacy, where it was trained too."""
+    most = beside.get("without_privacy")
+    if most is None:
+        return []
+    costs = f"privacy costs {100 * (most - accuracy):.1f} points. No epsilon covers this figure"
+    return [f"The price  {most:.1%} without privacy: {costs}"]
+
+
+def figures(found: Figures) -> list[str]:
+    """What stands beside the accuracy: what a guess would reach."""
+    if found.rmse is not None:
+        return [
+            f"Error      {found.rmse:.4g} (root mean square) on the public test set; naming the mean: {found.rmse_of_mean:.4g}"
+        ]
+    balanced = "" if found.balanced_accuracy is None else f"; balanced {found.balanced_accuracy:.1%}"
+    return [f"A guess    {found.majority:.1%} for always naming the commonest{balanced}"]
