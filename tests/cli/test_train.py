@@ -138,7 +138,7 @@ def test_the_price_of_privacy_is_in_the_report(capsys, tmp_path):
     said = json.loads(out)
     assert code == 0 and said["without_privacy"] > 0.95 > said["accuracy"] > 0.5
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "privacy costs" in page and "No epsilon covers this figure" in page
+    assert "privacy costs" in page and "No epsilon covers this figure" in page and "Majority class" in page
     assert not list((tmp_path / "run").rglob("twin*"))  # weights that nothing protects are not kept
 
 

@@ -26,10 +26,11 @@ class Run:
     statement: dict[str, object] | None = None
     metrics: tuple[dict[str, Any], ...] = ()
     audit: dict[str, object] | None = None
-    comparison: dict[str, object] | None = None  # accuracies that this run's is to be held against
+    comparison: dict[str, object] | None = None  # the accuracy of the same network without privacy
     fairness: dict[str, object] | None = None
     attacks: tuple[dict[str, object], ...] = field(default=())
     refused: tuple[dict[str, object], ...] = field(default=())  # attacks that this run does not allow
+    scored: dict[str, Any] | None = None  # figures on the public test set
     inversion: dict[str, object] | None = None
 
     @classmethod
@@ -52,6 +53,7 @@ class Run:
             fairness=_object(folder / "fairness.json"),
             attacks=_objects(attack, "results"),
             refused=_objects(attack, "refused"),
+            scored=_object(folder / "evaluation.json"),
             inversion=_object(folder / "inversion.json"),
         )
 

@@ -95,12 +95,16 @@ def _key_figures(run: Run, verdict: Verdict) -> Safe:
 
 
 def _price(run: Run, accuracy: float) -> list[tuple[str, str, str]]:
-    """What asks for no privacy, beside the accuracy."""
+    """What says nothing, and what asks for no privacy, beside the accuracy."""
+    shown = []
+    least = number((run.scored or {}).get("majority"))
     most = number((run.comparison or {}).get("without_privacy"))
-    if most is None:
-        return []
-    costs = f"the same network; privacy costs {100 * (most - accuracy):.1f} points. No epsilon covers this figure"
-    return [("Without privacy", percent(most), costs)]
+    if least is not None:
+        shown.append(("Majority class", percent(least), "by always naming the commonest class"))
+    if most is not None:
+        costs = f"the same network; privacy costs {100 * (most - accuracy):.1f} points. No epsilon covers this figure"
+        shown.append(("Without privacy", percent(most), costs))
+    return shown
 
 
 def _between_clients(run: Run) -> tuple[str, str, str]:
