@@ -2,9 +2,10 @@
 
     import sordino
     federation = sordino.Federation.from_arrays([(x0, y0), (x1, y1)], test=(x, y))
-    plan = sordino.Plan(method="dp-fedavg", unit="example", epsilon=4.0, clients=2)
+    plan = sordino.plan_for(federation, model, epsilon=4.0)  # or a Plan with every setting by yourself
     result = sordino.train(model, federation, plan)
     print(result.statement.text())
+    sordino.load(result.folder, model).predict(x)
 
 Names are imported when they are first used, so that commands which do not train never load PyTorch.
 """
@@ -15,10 +16,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sordino.assembly import plan_for
     from sordino.callbacks import Callback, EarlyStop
     from sordino.engines import EngineOptions
     from sordino.errors import BadInput, BudgetRefused, SordinoError
     from sordino.federation.population import Federation
+    from sordino.inference.loading import load
     from sordino.methods import Method
     from sordino.plan import Plan
     from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
@@ -26,8 +29,10 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Plan": "sordino.plan",
+    "plan_for": "sordino.assembly",
     "Federation": "sordino.federation.population",
     "train": "sordino.training",
+    "load": "sordino.inference.loading",
     "Result": "sordino.training",
     "EngineOptions": "sordino.engines",
     "Callback": "sordino.callbacks",
@@ -59,6 +64,8 @@ __all__ = [
     "EngineOptions",
     "Unit",
     "Variant",
+    "load",
+    "plan_for",
     "train",
 ]
 

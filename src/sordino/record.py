@@ -62,6 +62,15 @@ def describe(federation: Federation, model: nn.Module) -> dict[str, object]:
     }
 
 
+def about_weights(federation: Federation, statement: dict[str, object]) -> dict[str, str]:
+    """What `model.safetensors` says of itself, in its metadata."""
+    facts = {key: statement[key] for key in ("method", "variant", "unit", "relation", "observer", "epsilon", "delta")}
+    facts |= {"task": federation.task, "classes": list(federation.class_names)}
+    if federation.schema is not None:
+        facts["features"] = list(federation.schema.inputs)
+    return {"sordino": json.dumps(facts, ensure_ascii=False)}
+
+
 def software() -> dict[str, str]:
     """The versions that took part."""
     found = {"python": platform.python_version()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sordino import defences, record
+from sordino import defences, evaluation, record
 from sordino.assembly import as_trained
 from sordino.callbacks import (
     Callback,
@@ -38,6 +39,7 @@ from sordino.data.schema import CLASSIFICATION
 from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, client_scores, start_engine
 from sordino.engines.client_scores import Spread
 from sordino.errors import BadInput, BudgetRefused, SordinoError, SordinoWarning
+from sordino.evaluation import Figures
 from sordino.federation import binding, checkpoint
 from sordino.federation.checkpoint import Checkpoint, TrainState
 from sordino.federation.folder import RunFolder, told_when_full
@@ -45,9 +47,11 @@ from sordino.federation.population import Federation
 from sordino.federation.sampling import Draws
 from sordino.federation.sizes import PublicSizes
 from sordino.files import write_atomically
+from sordino.inference import card
 from sordino.methods import Method, RuleContext
 from sordino.plan import Plan
 from sordino.preparation import Stages
+from sordino.privacy.data_account import DataAccount
 from sordino.privacy.ledger import Ledger
 from sordino.schemes import certified, prelude, settle
 from sordino.schemes.build_statement import build_statement
@@ -81,6 +85,7 @@ class Result:
     metrics: list[dict[str, Any]] = field(repr=False)
     warnings: tuple[str, ...] = ()
     fairness: Spread | None = None  # accuracy of the model on the clients' public test splits
+    evaluation: Figures | None = None
 
     @property
     def epsilon(self) -> float:
@@ -100,6 +105,7 @@ class Result:
             "delta": plan.delta,
             "epsilon_claimed": claimed,
             "reasons": list(self.terms.reasons),
+            "departures": list(plan.method_spec.departures(plan)),
             "rounds": self.rounds,
             "multiplier": self.terms.multiplier,
             "accuracy": self.accuracy,
@@ -107,6 +113,7 @@ class Result:
             "seconds_per_round": float(np.median(seconds)) if seconds else None,
             "stopped": self.stopped,
             "warnings": list(self.warnings),
+            "evaluation": None if self.evaluation is None else self.evaluation.to_json(),
             "run": str(self.folder),
         }
 
@@ -123,6 +130,7 @@ def train(
     loss: Loss | None = None,
     callbacks: Sequence[Callback] = (),
     on_round: Callable[[Progress], None] | None = None,
+    account: str | Path | None = None,
     start: StartEngine = start_engine,
     ask: Ask | None = None,
 ) -> Result:
@@ -130,7 +138,8 @@ def train(
 
     `method` replaces the plan's: a `Method` of your own, or its name as ``module:object``. `out` is the run folder (by
     default a new one under ``runs/``). With `resume` the run in `out` goes on where it was. `loss(outputs, targets)`
-    gives one number per example; by default cross-entropy. `callbacks` are called around the rounds
+    gives one number per example; by default cross-entropy. `account` is a file that adds up what all runs on these records
+    cost (`sordino.privacy.data_account`). `callbacks` are called around the rounds
     (`sordino.Callback`). `start` makes the engine; `ask` puts a question of the prelude to all clients (default: on this
     machine).
     """
@@ -153,7 +162,9 @@ def train(
     setup = Setup(model, federation, terms, rule, Draws(plan), options, loss, personal)
     try:
         with told_when_full(folder.path):
-            result = _Training(setup, folder, resume, extra).run(start, stages, ask)
+            training = _Training(setup, folder, resume, extra)
+            training.account = None if account is None else Path(account)
+            result = training.run(start, stages, ask)
             return replace(result, warnings=(*advice, *result.warnings))
     finally:
         folder.close()
@@ -189,6 +200,7 @@ class _Training:
 
     def __init__(self, setup: Setup, folder: RunFolder, resume: bool, extra: Sequence[Callback]) -> None:
         self.folder, self.resume, self.plan = folder, resume, setup.terms.plan
+        self.account: Path | None = None
         self.kept: Checkpoint | None = checkpoint.load(folder.checkpoint) if resume else None
         if self.kept is not None and setup.personal is not None and not folder.personal.is_dir():
             raise BadInput(
@@ -211,6 +223,7 @@ class _Training:
         setup, plan = self.setup, self.plan
         ledger: Ledger | None = None
         started: Started | None = None
+        counted = self._count()  # before any grant
         try:
             if stages is not None:
                 ledger = self._ledger(setup.terms)
@@ -232,6 +245,7 @@ class _Training:
                 notes = (*notes, client_scores.PUBLIC)
             simulated = started.engine.simulated
             statement = build_statement(terms, run.state, run.stopped, share, ledger.lost, simulated, notes)
+            statement = replace(statement, account=counted)
             _write_statement(self.folder, statement)  # before anything that can fail
             for callback in self.callbacks:
                 callback.on_end(run)
@@ -243,7 +257,7 @@ class _Training:
             if started is not None:
                 started.engine.close()
         accuracy = run.row.get("accuracy")
-        return _finish(setup.model, terms, self.folder, run, statement, accuracy, plan, fairness)
+        return _finish(setup.model, setup.federation, terms, self.folder, run, statement, accuracy, plan, fairness)
 
     def _client_scores(self, setup: Setup, run: Run) -> Spread | None:
         """How the model does at each client, on public splits. Figures of personal models stay with the personal models."""
@@ -259,6 +273,20 @@ class _Training:
         if found is not None:
             self.folder.write("fairness.json", json.dumps(found.to_json(), indent=2) + "\n")
         return found
+
+    def _count(self) -> str:
+        """Enter this run into the account of the data, once, and say what all runs on it come to."""
+        if self.account is None:
+            return ""
+        name = self.folder.checkpoint / "account"
+        if not name.exists():
+            write_atomically(name, os.urandom(16).hex(), durable=True)
+        spent, plan = self.setup.terms.spent, self.plan
+        epsilon = spent.epsilon if self.setup.terms.proven else math.inf
+        about = (
+            f"{plan.method} ({plan.variant}), {plan.unit} unit, {self.setup.terms.relation}, towards {plan.observer}"
+        )
+        return DataAccount(self.account).enter(name.read_text(), epsilon, plan.delta, about).sentence()
 
     def _prepare(self, setup: Setup, stages: Stages, ledger: Ledger, ask: Ask | None) -> Setup:
         """Play the prelude, and give every client its model input: before the engine starts, which may fork."""
@@ -323,6 +351,7 @@ def _finite(plan: Plan, result: RoundResult) -> RoundResult:
 
 def _finish(
     module: nn.Module,
+    federation: Federation,
     terms: Terms,
     folder: RunFolder,
     run: Run,
@@ -338,15 +367,43 @@ def _finish(
 
     module.load_state_dict(run.initial)  # what is saved is the trained vector, and the rest as it was before training
     Flat(module).load(run.state.theta)
+    found = _evaluate(module, federation)
     module = unpacked(module)
-    write_atomically(folder.path / "model.safetensors", checkpoint.weights(module), durable=True)
+    about = record.about_weights(federation, statement.to_json())
+    write_atomically(folder.path / "model.safetensors", checkpoint.weights(module, about), durable=True)
+    if found is not None:
+        folder.write(evaluation.NAME, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
+    folder.write(card.NAME, card.card(folder.path))
     manifest.write(folder.path)
     stopped = statement.stopped or None
+    said = () if found is None else found.warnings
     result = Result(
-        module, plan, terms, statement, folder.path, statement.rounds, stopped, accuracy, run.history, (), fairness
+        module,
+        plan,
+        terms,
+        statement,
+        folder.path,
+        statement.rounds,
+        stopped,
+        accuracy,
+        run.history,
+        said,
+        fairness,
+        found,
     )
     write_report(result.folder)
     return result
+
+
+def _evaluate(module: nn.Module, federation: Federation) -> Figures | None:
+    """Everything that the public test set says about the released model."""
+    from sordino.inference.running import scores_of
+
+    if federation.test is None:
+        return None
+    x, y = federation.test
+    scale = None if federation.schema is None else federation.schema.scale
+    return evaluation.evaluate(scores_of(module, x), y, federation.task, federation.class_names, scale)
 
 
 def _write_statement(folder: RunFolder, statement: Statement) -> None:

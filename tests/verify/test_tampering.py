@@ -355,6 +355,6 @@ def test_no_run_is_bad_input(tmp_path):
 
 def test_the_manifest_names_what_made_the_run(folder):
     held = json.loads((folder / "manifest.json").read_text())
-    assert set(held["files"]) == {*manifest.FILES, "data.json"} and held["ledger"]["lines"] == 6
+    assert set(held["files"]) == {*manifest.FILES, "data.json", "evaluation.json"} and held["ledger"]["lines"] == 6
     assert {"python", "sordino", "numpy", "dp-accounting", "torch"} <= set(held["software"])
     assert held["date"].endswith("+00:00")

@@ -33,8 +33,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action.add_argument("--task", default=None, help="classification, regression or multi-label")
     check.add_argument("--schema", metavar="FILE", help="the schema that the columns are read by")
     check.add_argument("--classes", metavar="INT", help="how many classes there are")
+    account = actions.add_parser("account", help="what all runs on your own records have cost, and a limit for them")
+    account.add_argument("path", metavar="PATH", help="a table, a folder with one file per client, or an account file")
+    account.add_argument("--limit", metavar="EPSILON", help="from now on all runs together may come to this much")
     describe.add_argument("--out", metavar="FILE", help="where to write it (default: schema.toml)")
-    for action in (everything, get, path, check, describe):
+    for action in (everything, get, path, check, describe, account):
         action.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.set_defaults(func=run)
 
@@ -42,6 +45,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Do one action; errors leave as `SordinoError`."""
     actions = {"list": _list, "get": _get, "path": _path, "check": _check, "describe": _describe}
+    actions["account"] = _account
     return actions[args.action](args)
 
 
@@ -88,6 +92,44 @@ def _check(args: argparse.Namespace) -> int:
     seen = look(source)
     print(json.dumps(seen.to_json()) if args.json else seen.text())
     return 2 if seen.problems else 0
+
+
+def _account(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sordino.cli.numbers import number
+    from sordino.errors import BadInput
+    from sordino.privacy.data_account import DataAccount, beside
+
+    path = Path(args.path)
+    if not path.exists():
+        raise BadInput(f"there is no file or folder {args.path!r}: check the path.")
+    book = DataAccount(path if path.name.endswith("account.jsonl") else beside(path))
+    limit = number(args, "limit")
+    total = book.total() if limit is None else book.set_limit(limit)
+    epsilon: float | str = total.epsilon if total.epsilon < float("inf") else "inf"
+    if args.json:
+        runs = [asdict(entry) for entry in total.entries]
+        print(
+            json.dumps(
+                {
+                    "account": str(book.path),
+                    "epsilon": epsilon,
+                    "delta": total.delta,
+                    "limit": total.limit,
+                    "runs": runs,
+                }
+            )
+        )
+        return 0
+    for entry in total.entries:
+        print(
+            "not private" if entry.epsilon is None else f"epsilon {entry.epsilon:.4g}, delta {entry.delta:g}",
+            entry.about,
+            sep="  ",
+        )
+    print(total.sentence())
+    return 0
 
 
 def _describe(args: argparse.Namespace) -> int:

@@ -17,6 +17,8 @@ from sordino.errors import SordinoError, SordinoWarning
 # command -> (module with add_parser and run, what it is for)
 COMMANDS = {
     "train": ("sordino.cli.train", "train a model under a privacy budget"),
+    "predict": ("sordino.cli.predict", "use the model of a finished run on new data"),
+    "export": ("sordino.cli.export", "the model of a finished run as ONNX, and its model card"),
     "plan": ("sordino.cli.plan", "what a budget means before there is any data: noise, signal, what to change"),
     "account": ("sordino.cli.account", "epsilon, multiplier or rounds from the other two"),
     "verify": (
@@ -31,7 +33,7 @@ COMMANDS = {
     "join": ("sordino.cli.join", "take part with the records on this machine"),
     "certs": ("sordino.cli.certs", "make certificates and keys for training across machines"),
     "methods": ("sordino.cli.methods", "the methods, their papers, and whether they are private as published"),
-    "data": ("sordino.cli.data", "list and fetch data sets"),
+    "data": ("sordino.cli.data", "list and fetch data sets; look at your own, and describe it"),
     "report": ("sordino.cli.report", "draw the report of a run again"),
     "metanet": ("sordino.cli.metanet", "pre-train the controllers of FedMAP"),
 }

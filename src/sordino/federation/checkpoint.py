@@ -105,7 +105,17 @@ def weights(model: nn.Module, about: dict[str, str] | None = None) -> bytes:
             continue
         seen[key] = name
         tensors[name] = tensor.detach().cpu().clone().contiguous()
-    return save(tensors, {"format": "pt", **({"tied": json.dumps(tied)} if tied else {}), **(about or {})})
+    return _in_order(save(tensors, {"format": "pt", **({"tied": json.dumps(tied)} if tied else {}), **(about or {})}))
+
+
+def _in_order(blob: bytes) -> bytes:
+    """The same file with its metadata in alphabetical order: the library writes it in a random one."""
+    length = int.from_bytes(blob[:8], "little")
+    header = json.loads(blob[8 : 8 + length])
+    header = {"__metadata__": dict(sorted(header.pop("__metadata__").items())), **header}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + blob[8 + length :]
 
 
 def load_weights(model: nn.Module, path: Path) -> dict[str, str]:

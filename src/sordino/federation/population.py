@@ -213,8 +213,7 @@ class Federation:
         made.__dict__.pop("input_shape", None)
         if self.x is not None and self.offsets is not None:
             ends = [*self.offsets.tolist(), len(self.x)]  # canaries' records may lie behind those of the clients
-            parts = [apply(self.x[low:high]) for low, high in zip(ends[:-1], ends[1:]) if high > low]
-            made.x = _frozen(np.concatenate(parts)) if parts else None
+            made.x = _frozen(_filled(self.x, ends, apply))
         if self._make is not None:
             make = self._make
             made._make = lambda k: (apply(np.asarray((pair := make(k))[0])), pair[1])
@@ -584,6 +583,18 @@ def _deal(
         raise BadInput(f"{name} does not say whose its rows are: name the column (client_column), or choose iid.")
     rows = split(Dataset(name, x, y, None, None, 0), partition, clients=clients, alpha=alpha, seed=seed)
     return [(x[r], y[r]) for r in rows.indices]
+
+
+def _filled(x: np.ndarray, ends: Sequence[int], apply: Callable[[np.ndarray], np.ndarray]) -> np.ndarray | None:
+    """`apply` of one stretch after another, in one array: large input is never held twice."""
+    out: np.ndarray | None = None
+    for low, high in zip(ends[:-1], ends[1:]):
+        if high > low:
+            part = apply(x[low:high])
+            if out is None:
+                out = np.empty((len(x), *part.shape[1:]), part.dtype)
+            out[low:high] = part
+    return out
 
 
 def _frozen(array: np.ndarray | None) -> np.ndarray | None:

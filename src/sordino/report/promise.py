@@ -102,6 +102,8 @@ def _budget(run: Run, proven: bool) -> str | None:
     lost = stated.get("lost")
     if lost:
         said.append(phrases.LOST.format(lost=lost))
+    if stated.get("account"):
+        said.append(str(stated["account"]))
     return " ".join(said) or None
 
 

@@ -28,6 +28,7 @@ class Run:
     fairness: dict[str, object] | None = None
     attacks: tuple[dict[str, object], ...] = field(default=())
     refused: tuple[dict[str, object], ...] = field(default=())  # attacks that this run does not allow
+    inversion: dict[str, object] | None = None
 
     @classmethod
     def read(cls, folder: str | Path) -> Run:
@@ -48,6 +49,7 @@ class Run:
             fairness=_object(folder / "fairness.json"),
             attacks=_objects(attack, "results"),
             refused=_objects(attack, "refused"),
+            inversion=_object(folder / "inversion.json"),
         )
 
     def points(self, key: str) -> tuple[Point, ...]:

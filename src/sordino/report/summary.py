@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from sordino.evaluation import Figures
     from sordino.privacy.statement import Statement
 
 
@@ -20,6 +21,10 @@ class Finished(Protocol):
     def rounds(self) -> int: ...
     @property
     def accuracy(self) -> float | None: ...
+    @property
+    def evaluation(self) -> Figures | None: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
 
 
 def summary(result: Finished) -> str:
@@ -27,5 +32,18 @@ def summary(result: Finished) -> str:
     lines = [result.statement.text(), ""]
     if result.accuracy is not None:
         lines.append(f"Accuracy   {result.accuracy:.1%} on the public test set, after {result.rounds} rounds")
+    if result.evaluation is not None:
+        lines += figures(result.evaluation)
+    lines += [f"Warning    {sentence}" for sentence in result.warnings]
     lines += [f"Report     {result.folder / 'report.html'}", f"Run        {result.folder}"]
     return "\n".join(lines)
+
+
+def figures(found: Figures) -> list[str]:
+    """What stands beside the accuracy: what a guess would reach."""
+    if found.rmse is not None:
+        return [
+            f"Error      {found.rmse:.4g} (root mean square) on the public test set; naming the mean: {found.rmse_of_mean:.4g}"
+        ]
+    balanced = "" if found.balanced_accuracy is None else f"; balanced {found.balanced_accuracy:.1%}"
+    return [f"A guess    {found.majority:.1%} for always naming the commonest{balanced}"]

@@ -48,6 +48,8 @@ def build_statement(
         steps=scheme.steps(terms.public),
         epsilon_claimed=terms.claimed,
         reasons=terms.reasons,
+        departures=plan.method_spec.departures(plan),
+        guess=plan.method_spec.guess if plan.published else "",
         assumptions=_assumptions(terms, simulated) if terms.proven else (),
         budget=plan.epsilon if terms.proven and not plan.published else None,
         spent=share if terms.proven else None,

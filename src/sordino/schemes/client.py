@@ -220,6 +220,10 @@ class Client(Scheme):
     def cohort_seen(self) -> bool:
         return not self.secret_cohort
 
+    @property
+    def round_epochs(self) -> int:
+        return self.plan.local_epochs
+
     def exposures(self, rounds: int) -> int:
         return rounds if self.secret_cohort else sampling.participations(self.plan, rounds)
 

@@ -31,6 +31,7 @@ class Plain(Scheme):
     """Whole updates, averaged as they are."""
 
     name = "plain"
+    scaled_steps = False
     whole_updates = True
     work_class = ClientUpdate
 

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sordino import record
+from sordino import evaluation, record
 from sordino.files import write_atomically
 from sordino.verify import chain
 from sordino.verify.verdict import Broken, Check
@@ -21,7 +21,7 @@ NAME = "manifest.json"
 FORMAT = "sordino-manifest-1"
 FILES = ("plan.toml", "model.safetensors", "statement.json", "statement.txt")
 PRELUDE = "prelude.safetensors"
-ALSO = (record.NAME, record.SCHEMA, PRELUDE)  # where a run has them
+ALSO = (record.NAME, record.SCHEMA, evaluation.NAME, PRELUDE)  # where a run has them
 
 
 def write(folder: Path) -> None:

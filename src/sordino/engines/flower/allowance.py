@@ -9,7 +9,6 @@ The file is JSON lines, each sealed with the hash of the one before, as in the l
 
 from __future__ import annotations
 
-import math
 import os
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TypedDict, cast
 from sordino.engines.flower.policy import Policy, Refused
 from sordino.errors import BadInput
 from sordino.privacy import ledger_format as lines
+from sordino.privacy.data_account import round_up
 
 
 class _Row(TypedDict):
@@ -58,11 +58,11 @@ class Allowance:
 
     @property
     def epsilon(self) -> float:
-        return _up(sum((Fraction(e) for e, _ in self.runs.values()), Fraction(0)))
+        return round_up(sum((Fraction(e) for e, _ in self.runs.values()), Fraction(0)))
 
     @property
     def delta(self) -> float:
-        return _up(sum((Fraction(d) for _, d in self.runs.values()), Fraction(0)))
+        return round_up(sum((Fraction(d) for _, d in self.runs.values()), Fraction(0)))
 
     def check(self, run: str, epsilon: float, delta: float, policy: Policy) -> bool:
         """Whether this run has its reservation already; refused if it has none and there is no room for one."""
@@ -95,8 +95,3 @@ class Allowance:
 
     def close(self) -> None:
         os.close(self._fd)
-
-
-def _up(total: Fraction) -> float:
-    value = float(total)
-    return value if Fraction(value) >= total else math.nextafter(value, math.inf)
