@@ -115,6 +115,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--option", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method's rule"
     )
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
+    parser.add_argument(
+        "--device", metavar="DEVICE", help="where the model is trained: cpu (default), cuda, cuda:1, mps"
+    )
     parser.add_argument("--engine", default="auto", help="auto, in-process or workers; changes speed only")
     parser.add_argument("--workers", default=0, help="worker processes (0: one per core)")
     alone = "never batch pooled records of different clients together: slower; gives bit-identical results to a Flower deployment"
@@ -164,6 +167,10 @@ def run(args: argparse.Namespace) -> int:
 
     keep_memory()
     model, federation, plan = assemble(plan)
+    if args.device is not None:
+        from sordino.clients.devices import device
+
+        model = model.to(device(args.device))
     if not (args.quiet or args.json or args.resume):
         _warn(plan, model, federation)
     if out is None and args.tensorboard:
