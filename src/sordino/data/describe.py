@@ -189,7 +189,7 @@ def _columns(tables: Sequence[Table], schema: Schema | None) -> tuple[dict[str, 
     for name in names:
         having = [table for table in tables if name in table]
         text = any(table.is_text(name) for table in having)
-        missing = sum(int((t[name] == "").sum() if t.is_text(name) else np.isnan(t[name]).sum()) for t in having)
+        missing = sum(int((t.words(name) == "").sum()) for t in having)
         used = schema is None or name in {*(f.name for f in schema.features), *schema.labels, schema.client}
         kind = ("text" if text else "numbers") + ("" if used else ", not used")
         kind += f", in {len(having)} of {len(tables)} clients only" if len(having) < len(tables) else ""
