@@ -22,6 +22,7 @@ LAYERS = (
     ("engines",),
     ("planning",),
     ("assembly",),
+    ("recipes",),
     ("plan",),
     ("methods",),
     ("schemes",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sordino.assembly import complete, population
+from sordino.assembly import complete, plan_for, population
 from sordino.errors import BadInput
 from sordino.federation.population import Federation
 from sordino.plan import Plan
@@ -14,14 +14,13 @@ def resolved(**given) -> Plan:
     return Plan.from_json(complete(given))
 
 
-@pytest.mark.parametrize("data", ["digits", "fashion-mnist"])
 @pytest.mark.parametrize(
     "way",
     [{"method": "fedmap"}, {"method": "dp-fedavg", "observer": "server"}, {"method": "fedmap", "variant": "published"}],
 )
-def test_clients_that_take_steps_of_their_own_are_averaged(data, way):
+def test_clients_that_take_steps_of_their_own_are_averaged(way):
     """What suits pooled gradients (Adam at the server, a step of lr) would move a mean of models by 1 in every coordinate."""
-    plan = resolved(data=data, **way)
+    plan = resolved(**way)
     assert plan.scheme.name == "local" and (plan.server_optimizer, plan.server_lr, plan.bound) == ("sgd", 1.0, 1.0)
     assert plan.batch_size <= 64 and plan.lr < 1
 
@@ -31,14 +30,8 @@ def test_fedmap_under_secure_aggregation_works_as_without():
     assert other.replace(observer="server", sampling=one.sampling) == one
 
 
-def test_pooled_and_whole_clients_have_theirs():
-    assert resolved(data="fashion-mnist").server_optimizer == "adam" and resolved().server_optimizer == "momentum"
-    assert resolved(unit="client", clients=20, cohort=10).local_epochs == 2
-    assert resolved(data="fashion-mnist", method="fedavg").local_epochs == 4
-
-
-def test_what_is_given_wins_over_the_method_and_the_method_over_the_data():
-    printed = {"method": "fedmap", "variant": "published", "data": "fashion-mnist"}
+def test_what_is_given_wins_over_the_method_and_the_method_over_the_facts():
+    printed = {"method": "fedmap", "variant": "published"}
     assert resolved(**printed).lr == 0.01 and resolved(**printed, lr=0.3).lr == 0.3
 
 
@@ -71,8 +64,21 @@ def test_natural_clients_are_all_taken_unless_fewer_are_asked_for():
     assert resolved(data="chem97", partition="natural", clients=3).clients == 3
 
 
-def test_other_data_get_an_optimiser_that_does_not_mind_the_bound():
-    plan = resolved(data="forda")
-    assert (plan.server_optimizer, plan.lr) == ("adam", 0.01)
-    assert resolved(data="forda", lr=0.5).server_optimizer == "sgd"  # the two only suit each other
-    assert resolved(data="forda", method="dp-fedavg", observer="server").server_optimizer == "sgd"
+def test_a_plan_made_in_python_is_that_of_the_command_line():
+    federation = Federation.from_dataset("digits", "dirichlet", 10, 1.0, 0)
+    assert plan_for(federation, epsilon=2.0) == resolved(epsilon=2.0)
+    assert plan_for(federation, unit="client", epsilon=2.0) == resolved(unit="client", epsilon=2.0)
+
+
+def test_a_rate_follows_the_network_that_is_trained():
+    from torch import nn
+
+    federation = Federation.from_dataset("digits", "iid", 5)
+    wide = nn.Sequential(nn.Flatten(), nn.Linear(64, 1600), nn.Tanh(), nn.Linear(1600, 10))
+    plan = plan_for(federation, wide, epsilon=2.0)
+    assert plan.lr == 0.01 and plan.model == "auto" and plan_for(federation, epsilon=2.0).lr == 0.05
+
+
+def test_data_that_is_elsewhere_leaves_the_network_open():
+    settings = complete({"data": "wards", "epsilon": 1.0, "clients": 3})
+    assert "model" not in settings and Plan.from_json(settings).model == "auto"

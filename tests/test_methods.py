@@ -12,13 +12,14 @@ import pytest
 
 from sordino.errors import BadInput
 from sordino.methods import METHODS, TABLE, Method, RuleContext, method
+from sordino.plan import Plan
 from sordino.privacy.vocabulary import Unit, Variant
 from sordino.rules.base import RoundOutput, merge
 from sordino.rules.query import Answer, is_raw
 
 NAMES = (
     "fedavg dp-fedavg adact dp-fedacn dp-fedagnc dp-fedamvc dp-fedddc dp-fedggc noise-gamma quantile geyer adaclip "
-    "automatic fedmap"
+    "automatic fed-dpa fedmap"
 ).split()
 HOLDS = {"dp-fedavg", "dp-fedamvc", "dp-fedggc", "quantile", "adaclip", "automatic"}
 EVERY = [(m.name, v) for m in TABLE for v in m.variants]
@@ -39,6 +40,8 @@ class StandIn:
     clients: int = 1000
     rounds: int = 10
     local_epochs: int = 2
+    unit: str = "client"
+    sampling: str = "fixed"
 
 
 def build(name, **changes):
@@ -67,9 +70,9 @@ def test_the_table_is_complete():
         assert len(m.paper) > 20 and m.units and set(m.units) <= set(Unit)
         assert m.variants[-1] == Variant.PUBLISHED
         assert all(r.endswith(".") and r[0].isupper() and len(r) > 20 and "\n" not in r for r in m.reasons)
-        assert m.private_as_published == (m.name in HOLDS) == (not m.reasons)
-        assert m.reasons_for(Variant.PUBLISHED) == m.reasons
-        assert m.reasons_for(Variant.CERTIFIED) == (() if m.private else m.reasons)
+        assert (m.name in HOLDS) == (not m.reasons)
+        assert m.private_as_published == (None if m.guess else m.name in HOLDS)
+        assert m.reasons_in(StandIn()) == (() if m.private else m.reasons)
     assert method("fedavg").variants == (Variant.PUBLISHED,) and not method("fedavg").private
 
 
@@ -79,7 +82,11 @@ def test_what_can_be_proven():
 
     assert all(provable(name) == (name != "fedavg") for name in NAMES)
     finite = {name for name in NAMES if provable(name, variant="published")}
-    assert finite == HOLDS | {"dp-fedddc", "noise-gamma"}  # in these two, at a larger epsilon than is printed
+    assert finite == HOLDS | {
+        "dp-fedddc",
+        "fed-dpa",
+        "noise-gamma",
+    }  # in these three, at a larger epsilon than is printed
     assert not provable("noise-gamma", variant="published", mechanism="laplace")
 
 
@@ -163,9 +170,13 @@ def test_laplace_noise_only_where_it_is_proven():
     either = {m.name for m in TABLE if "laplace" in m.mechanisms}
     assert either == {"dp-fedavg", "dp-fedamvc", "noise-gamma"}
     for name in either:
-        assert build(name, mechanism="laplace").bound({"round": 1}, None).norm_kind == "l1"
-    with pytest.raises(BadInput, match="does not convince observer server; use observer public, or mechanism gaussian"):
-        build("dp-fedavg", mechanism="laplace", observer="server")
+        assert build(name, mechanism="laplace").bound({"round": 1, "epoch": 0}, None).norm_kind == "l1"
+    for unit in ("client", "example"):
+        with pytest.raises(
+            BadInput, match="does not convince observer server; use observer public, or mechanism gauss"
+        ):
+            Plan(method="dp-fedavg", mechanism="laplace", observer="server", unit=unit, multiplier=1.0)
+    assert Plan(method="noise-gamma", mechanism="laplace", observer="server", unit="client", multiplier=1.0).scheme
     with pytest.raises(BadInput, match="mechanism of method adact must be one of gaussian, not 'laplace'"):
         build("adact", mechanism="laplace")
 

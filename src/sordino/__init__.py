@@ -2,7 +2,7 @@
 
     import sordino
     federation = sordino.Federation.from_arrays([(x0, y0), (x1, y1)], test=(x, y))
-    plan = sordino.Plan(method="dp-fedavg", unit="example", epsilon=4.0, clients=2)
+    plan = sordino.plan_for(federation, model, epsilon=4.0)  # or a Plan with every setting by yourself
     result = sordino.train(model, federation, plan)
     print(result.statement.text())
     sordino.load(result.folder, model).predict(x)
@@ -16,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sordino.assembly import plan_for
     from sordino.callbacks import Callback, EarlyStop
     from sordino.engines import EngineOptions
     from sordino.errors import BadInput, BudgetRefused, SordinoError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Plan": "sordino.plan",
+    "plan_for": "sordino.assembly",
     "Federation": "sordino.federation.population",
     "train": "sordino.training",
     "load": "sordino.inference.loading",
@@ -63,6 +65,7 @@ __all__ = [
     "Unit",
     "Variant",
     "load",
+    "plan_for",
     "train",
 ]
 

@@ -1,80 +1,79 @@
-"""From the names in a plan to objects: the data set or folder, the partition, the network; and defaults that suit them."""
+"""From the names in a plan to objects: the data set or folder, the partition, the network; and settings that nobody gave."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sordino import recipes
 from sordino.data.ingest import SUFFIXES, Source
 from sordino.data.schema import CLASSIFICATION
-from sordino.data.sets import ENTRIES, unknown
+from sordino.data.sets import ENTRIES, status, unknown
 from sordino.errors import BadInput
 from sordino.federation.origin import given, is_given
 from sordino.federation.population import Federation
-from sordino.methods import method
 from sordino.plan import Plan
-from sordino.privacy.vocabulary import Observer, Unit
-from sordino.schemes import select
 
 if TYPE_CHECKING:
     from torch import nn
 
-# What suits a data set and a way of working, found by trial; anything may be overridden.
-SUITED: dict[tuple[str, str], dict[str, Any]] = {
-    ("digits", "pooled"): {"rounds": 170, "batch_size": 256, "lr": 2.0, "server_optimizer": "momentum"},
-    ("digits", "local"): {"rounds": 60, "batch_size": 32, "lr": 0.2},
-    ("digits", "client"): {"rounds": 30, "batch_size": 32, "lr": 0.5, "local_epochs": 2},
-    ("digits", "plain"): {"rounds": 170, "batch_size": 32, "lr": 2.0, "local_epochs": 2},
-    ("mnist", "pooled"): {"lr": 0.5},
-    ("fashion-mnist", "pooled"): {
-        "model": "cnn-tanh", "rounds": 600, "batch_size": 2048, "bound": 0.1, "lr": 0.01, "server_optimizer": "adam",
-    },
-    ("fashion-mnist", "local"): {"model": "lenet", "rounds": 20, "batch_size": 64, "lr": 0.4},
-    ("fashion-mnist", "client"): {"model": "lenet", "rounds": 60, "batch_size": 64, "lr": 0.1, "local_epochs": 4},
-    ("fashion-mnist", "plain"): {"model": "lenet", "rounds": 60, "batch_size": 64, "lr": 0.1, "local_epochs": 4},
-}  # fmt: skip
-USUAL: dict[str, dict[str, Any]] = {  # for all other data
-    "pooled": {
-        "lr": 0.01,
-        "server_optimizer": "adam",
-    },  # a moving bound changes the length of gradients; Adam takes no notice
-}
-SUITED_OPTIONS: dict[tuple[str, str], dict[str, float]] = {("digits", "adact"): {"tau": 0.8}}
-BUDGET = {"epsilon": 4.0}
+    from sordino.recipes import Choice
+
+# Settings that say which population there is; the others say what is done with it.
+POPULATION = (
+    *("data", "clients", "partition", "alpha", "classes", "seed", "partition_seed"),
+    *("client_column", "label", "test", "schema", "task"),
+)
 
 
-def complete(given: dict[str, Any]) -> dict[str, Any]:
-    """Fill in what was not given: the method's own defaults over what suits the data set."""
-    name = given.get("method", "adact")
-    chosen = method(name)
-    published = given.get("variant") == "published"
-    own = {**chosen.defaults, **(chosen.published_defaults if published else {})}
-    settings_so_far: dict[str, Any] = {"unit": Unit.EXAMPLE, "observer": Observer.SECAGG_SERVER} | own | given
-    way = select(chosen, Unit(settings_so_far["unit"]), Observer(settings_so_far["observer"])).name
-    usual = {} if {"lr", "server_optimizer"} & given.keys() else USUAL.get(way, {})  # they only suit each other
-    settings = SUITED.get((given.get("data", "digits"), way), usual) | own
-    options = SUITED_OPTIONS.get((given.get("data", "digits"), name), {})
-    if options and not published:
-        settings["options"] = options
-    settings |= given
-    if settings.get("partition") == "natural" and "clients" not in settings:
-        settings["clients"] = Federation.from_dataset(settings.get("data", "digits"), "natural").clients
-    if chosen.private and settings.get("epsilon") is None and settings.get("multiplier") is None:
-        settings |= BUDGET
-    if settings.get("unit") == "client" and settings.get("observer", "secagg-server") != "public":
-        settings.setdefault("sampling", "fixed")  # whoever sees the messages sees who takes part: coins gain nothing
-    return settings
+def complete(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fill in what was not given, from public facts of the data that is named (`sordino.recipes`).
+
+    A server across machines may know the data by name only. It settles what needs no facts; the network follows when all
+    data holders have said the shape of their records.
+    """
+    data = str(given.get("data", "digits"))
+    here = status(data).present != "no" if data in ENTRIES else Path(data).exists()
+    return recipes.complete(given, recipes.PublicFacts.of(_named(given)) if here else None)[0]
 
 
-def assemble(plan: Plan) -> tuple[nn.Module, Federation, Plan]:
+def plan_for(federation: Federation, network: nn.Module | None = None, **given: Any) -> Plan:
+    """The plan that `sordino train` would make for this population: what is given, and settings from public facts.
+
+    `network` is the module that will be trained, where it is none of the catalogue: the learning rate follows from it.
+
+    >>> plan = plan_for(Federation.from_dataset("digits", "iid", 5), epsilon=2.0)
+    >>> plan.clients, plan.model, plan.batch_size
+    (5, 'std-linear', 239)
+    """
+    return recipes.resolve({"data": federation.name, **given}, recipes.PublicFacts.of(federation), network)[0]
+
+
+def prepare(given: Mapping[str, Any]) -> tuple[nn.Module, Federation, Plan, tuple[Choice, ...]]:
+    """The network, the population and the plan of a short command, and what was chosen for it."""
+    federation = _named(given)
+    plan, choices = recipes.resolve(given, recipes.PublicFacts.of(federation))
+    model, federation, plan = assemble(plan, federation)
+    return model, federation, plan, choices
+
+
+def assemble(plan: Plan, federation: Federation | None = None) -> tuple[nn.Module, Federation, Plan]:
     """The model and the population of a plan. A folder decides the number of clients by itself."""
-    from sordino.models import build, default_for
+    from sordino.models import build
 
-    federation = population(plan)
+    federation = population(plan) if federation is None else federation
     plan = _scaled(plan, federation)
-    name = default_for(federation.name) if plan.model == "auto" else plan.model
-    model = build(name, input_shape(plan, federation), federation.classes, plan.seed)
+    model = build(_network(plan, federation), input_shape(plan, federation), federation.classes, plan.seed)
     return model, federation, as_trained(plan, federation, model)
+
+
+def _network(plan: Plan, federation: Federation) -> str:
+    """The plan's, or what suits the shape of the records."""
+    if plan.model != "auto":
+        return plan.model
+    facts = recipes.PublicFacts.of(federation).prepared(plan.preparation)
+    return str(recipes.model_for(facts, plan.epsilon if plan.private else None).value)
 
 
 def input_shape(plan: Plan, federation: Federation) -> tuple[int, ...]:
@@ -133,9 +132,9 @@ def _name_of(module: nn.Module, plan: Plan, federation: Federation) -> str:
     """The name by which this very module, weights and all, can be built again; else its class in angle brackets."""
     import torch
 
-    from sordino.models import build, default_for
+    from sordino.models import build
 
-    name = default_for(federation.name) if plan.model == "auto" else plan.model
+    name = _network(plan, federation)
     if not is_given(name):
         try:
             built = build(name, input_shape(plan, federation), federation.classes, plan.seed)
@@ -159,3 +158,11 @@ def _nothing_of_tables(plan: Plan) -> None:
             raise BadInput(
                 f"{name} {value!r} is about tables of your own, and {plan.data} is a data set: leave it out."
             )
+
+
+def _named(given: Mapping[str, Any]) -> Federation:
+    """The population that these settings name. All natural clients are taken, unless a number was given."""
+    who = {name: given[name] for name in POPULATION if given.get(name) is not None}
+    if who.get("partition") == "natural" and "clients" not in who:
+        return Federation.from_dataset(who.get("data", "digits"), "natural")
+    return population(Plan(method="dp-fedavg", epsilon=1.0, **who))

@@ -1,8 +1,8 @@
 """The table of methods: a published name, and what stands behind it.
 
 A method is a rule, a mechanism and defaults under the name of its paper. Each has a `certified` variant, made private
-with the whole budget accounted, and a `published` one, as printed. To add a method, write one rule file and add one
-line here.
+with the whole budget accounted, and a `published` one, as printed: `paper_setting` is the setting that the paper trains in, the
+defaults of a published run, and a run that departs from it says where. To add a method, write one rule file and add one line here.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ from sordino.rules import (
     dp_fedamvc,
     dp_fedddc,
     dp_fedggc,
+    fed_dpa,
     fixed,
     geyer,
     noise_gamma,
     quantile,
 )
 from sordino.rules.base import Rule
+from sordino.schemes import epochs, gradient_sum
 from sordino.schemes.base import Scheme
+from sordino.schemes.fed_dpa import FedDpa
 from sordino.schemes.fedmap import rule as fedmap
 from sordino.schemes.fedmap.scheme import FedMapScheme
 
@@ -41,6 +44,14 @@ if TYPE_CHECKING:
     from sordino.plan import Plan
 
 BOTH = (Unit.CLIENT, Unit.EXAMPLE)
+# How the papers train. In DP-FedACN's experiments, and AdaCT's, each client clips its whole update and adds its own noise to it.
+AT_CLIENTS: MappingProxyType[str, tuple[object, ...]] = MappingProxyType(
+    {"unit": ("client",), "observer": ("server",), "sampling": ("fixed",), "weights": ("uniform",)}
+)
+AT_SERVER: MappingProxyType[str, tuple[object, ...]] = MappingProxyType({"unit": ("client",), "observer": ("public",)})
+DP_SGD: MappingProxyType[str, tuple[object, ...]] = MappingProxyType(
+    {"unit": ("example",), "observer": ("public",), "sampling": ("poisson",)}
+)
 GAUSSIAN = ("gaussian",)
 EITHER = ("gaussian", "laplace")
 
@@ -75,8 +86,13 @@ class Method:
     published_observers: tuple[Observer, ...] | None = None  # None: those of the certified variant
     # Why the epsilon that the paper prints does not hold; empty if it does.
     reasons: tuple[str, ...] = ()
+    # The reasons as they are true of one published run, whose unit, noise or sampling may not be the paper's; None: `reasons`.
+    reasons_of: Callable[[Plan], tuple[str, ...]] | None = None
+    # What of the source was read, where that is less than its text: what is published here is then a guess, and says so.
+    guess: str = ""
     defaults: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
-    published_defaults: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    # Settings that the paper fixes, each with the values that it uses; the first is the default of the published variant.
+    paper_setting: Mapping[str, tuple[object, ...]] = field(default_factory=lambda: MappingProxyType({}))
     # Relative multipliers of T rounds, for methods that spend unevenly by a public schedule.
     schedule: Callable[[Plan], list[float]] | None = None
     # (plan, multiplier[, sampling rate, releases]) -> the epsilon that the paper would print; None: the proven one.
@@ -87,10 +103,33 @@ class Method:
     private: bool = True  # False for the non-private baseline
     # A scheme of the method's own; None: by unit and observer (`schemes.select`).
     scheme: type[Scheme] | None = None
+    # A scheme of the method's own for some plans; None for a plan: as above.
+    own_scheme: Callable[[Plan], type[Scheme] | None] = lambda plan: None
 
     @property
-    def private_as_published(self) -> bool:
+    def private_as_published(self) -> bool | None:
+        """None: the text was not read, so nobody here can tell."""
+        if self.guess:
+            return None
         return self.private and not self.reasons
+
+    def published_defaults(self, given: Mapping[str, object]) -> Mapping[str, object]:
+        """The paper's setting, for a plan in which these are given; of another unit only what does not depend on the unit."""
+        first = {name: values[0] for name, values in self.paper_setting.items()}
+        if given.get("unit", first.get("unit")) != first.get("unit"):
+            first = {name: value for name, value in first.items() if name not in ("observer", "sampling", "weights")}
+        return first
+
+    def departures(self, plan: Plan) -> tuple[str, ...]:
+        """Where a published run is set otherwise than its paper."""
+        if plan.variant != Variant.PUBLISHED:
+            return ()
+        chosen = {name: getattr(plan, name) for name in self.paper_setting}
+        return tuple(
+            f"{name} is {chosen[name]}; the paper has {' or '.join(map(str, values))}."
+            for name, values in self.paper_setting.items()
+            if chosen[name] not in values
+        )
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -109,11 +148,6 @@ class Method:
     def check(self, plan: Plan) -> None:
         """Refuse options and mechanisms that the method does not have."""
         one_of(self.mechanisms, **{f"mechanism of method {self.name}": plan.mechanism})
-        if plan.mechanism == "laplace" and plan.observer != Observer.PUBLIC:
-            raise BadInput(
-                f"Laplace noise is drawn by the server, on the sum, which does not convince observer {plan.observer}; "
-                "use observer public, or mechanism gaussian."
-            )
         for name, value in plan.options.items():
             if name in defences.own_options(plan):
                 continue
@@ -137,8 +171,11 @@ class Method:
             plan.variant == Variant.CERTIFIED or not self.reasons or self.provable_as_published(plan)
         )
 
-    def reasons_for(self, variant: Variant) -> tuple[str, ...]:
-        return self.reasons if variant == Variant.PUBLISHED or not self.private else ()
+    def reasons_in(self, plan: Plan) -> tuple[str, ...]:
+        """Why a run of this plan is not private: reasons that are true of it."""
+        if plan.variant != Variant.PUBLISHED and self.private:
+            return ()
+        return self.reasons if self.reasons_of is None else self.reasons_of(plan)
 
 
 def _keywords(make: Callable[..., Rule] | None) -> dict[str, float | None]:
@@ -163,6 +200,7 @@ TABLE = (
         "McMahan et al. 2018, Learning differentially private recurrent language models",
         fixed.certified,
         mechanisms=EITHER,
+        paper_setting=AT_SERVER | {"sampling": ("poisson",)},
     ),
     Method(
         "adact",
@@ -171,6 +209,8 @@ TABLE = (
         adact.published,
         reasons=adact.REASONS,
         claim=claims.rdp,
+        reasons_of=adact.reasons_of,
+        paper_setting=AT_CLIENTS | {"local_epochs": (4, 5)},
     ),
     Method(
         "dp-fedacn",
@@ -179,6 +219,9 @@ TABLE = (
         dp_fedacn.published,
         reasons=dp_fedacn.REASONS,
         claim=claims.label,
+        reasons_of=dp_fedacn.reasons_of,
+        paper_setting=AT_CLIENTS,
+        own_scheme=gradient_sum.as_published,
     ),
     Method(
         "dp-fedagnc",
@@ -187,12 +230,17 @@ TABLE = (
         dp_fedagnc.published,
         reasons=dp_fedagnc.REASONS,
         claim=claims.rdp,
+        reasons_of=dp_fedagnc.reasons_of,
+        guess=dp_fedagnc.GUESS,
+        paper_setting=AT_CLIENTS,
     ),
     Method(
         "dp-fedamvc",
         "After Yu et al. 2018, as described by Zhang et al. (DP-FedACN): linear decay",
         dp_fedamvc.certified,
         mechanisms=EITHER,
+        guess=dp_fedamvc.GUESS,
+        paper_setting=AT_CLIENTS,
     ),
     Method(
         "dp-fedddc",
@@ -202,12 +250,15 @@ TABLE = (
         schedule=dp_fedddc.schedule,
         claim=dp_fedddc.claim,
         provable_as_published=lambda plan: True,
+        paper_setting=DP_SGD,
     ),
     Method(
         "dp-fedggc",
         "After Liu et al. 2022, Differentially private learning with grouped gradient clipping",
         dp_fedggc.certified,
         dp_fedggc.published,
+        guess=dp_fedggc.GUESS,
+        paper_setting=AT_CLIENTS,
     ),
     Method(
         "noise-gamma",
@@ -218,12 +269,16 @@ TABLE = (
         claim=noise_gamma.claim,
         provable_as_published=lambda plan: plan.mechanism == "gaussian",
         mechanisms=EITHER,
+        reasons_of=noise_gamma.reasons_of,
+        paper_setting=AT_CLIENTS | {"bound": (0.1,)},
+        own_scheme=epochs.own_scheme,
     ),
     Method(
         "quantile",
         "Andrew et al. 2021, Differentially private learning with adaptive clipping",
         quantile.certified,
         quantile.published,
+        paper_setting=AT_SERVER | {"sampling": ("poisson",), "weights": ("uniform",)},
     ),
     Method(
         "geyer",
@@ -232,17 +287,42 @@ TABLE = (
         geyer.published,
         reasons=geyer.REASONS,
         claim=claims.moments,
+        reasons_of=geyer.reasons_of,
+        paper_setting=AT_SERVER | {"sampling": ("fixed",), "weights": ("uniform",)},
     ),
     Method(
         "adaclip",
         "Pichapati et al. 2019, AdaCliP: adaptive clipping for private SGD",
         adaclip.certified,
         adaclip.published,
+        paper_setting=DP_SGD,
     ),
     Method(
         "automatic",
         "Bu et al. 2023, Automatic clipping: differentially private deep learning made easier and stronger",
         automatic.certified,
+        paper_setting=DP_SGD,
+    ),
+    Method(
+        "fed-dpa",
+        "Yang, Huang and Ye 2023, Dynamic personalized federated learning with adaptive differential privacy",
+        fed_dpa.certified,
+        units=(Unit.CLIENT,),
+        published_observers=(Observer.PUBLIC, Observer.SECAGG_SERVER),
+        reasons=fed_dpa.REASONS,
+        defaults={
+            "unit": "client",
+            "rounds": 15,
+            "local_epochs": 2,
+            "batch_size": 16,
+            "optimizer": "adam",
+            "lr": 1e-3,
+            "bound": 0.5,
+        },  # fmt: skip
+        schedule=fed_dpa.schedule,
+        claim=claims.rdp,
+        provable_as_published=lambda plan: True,
+        own_scheme=lambda plan: FedDpa,
     ),
     Method(
         "fedmap",
@@ -254,7 +334,15 @@ TABLE = (
         published_observers=(Observer.SERVER,),
         reasons=fedmap.REASONS,
         defaults={"unit": "example", "observer": "server"},
-        published_defaults={"batch_size": 64, "lr": 0.01},
+        reasons_of=fedmap.reasons_of,
+        paper_setting={
+            "unit": ("example",),
+            "observer": ("server",),
+            "sampling": ("fixed",),
+            "local_epochs": (3, 8, 5),
+            "batch_size": (64, 4),
+            "lr": (0.01, 0.001, 0.1),
+        },
         scheme=FedMapScheme,
     ),
 )

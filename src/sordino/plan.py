@@ -20,6 +20,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from sordino import defences
 from sordino.data.schema import CLASSIFICATION, TASKS
 from sordino.errors import BadInput, at_least, between, one_of, positive, whole
+from sordino.federation.server import SCHEDULES, STEPS
 from sordino.methods import Method, adopt, method
 from sordino.preparation import Preparation, preparation_from
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
@@ -82,6 +83,7 @@ class Plan:
     bound: float = 1.0
     options: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     metanet: str | None = None  # weights of FedMAP's controllers; None: those of the package
+    personal: str | None = None  # layers that each client keeps for itself, separated by commas; head: the last one
     defence: str | None = None  # a heuristic that changes updates before they are clipped; no guarantee
     # the guarantee
     unit: Given[Unit, Literal["client", "example"]] = given(Unit.EXAMPLE)
@@ -108,6 +110,10 @@ class Plan:
     server_optimizer: str = "sgd"
     server_lr: float = 1.0
     server_momentum: float = 0.9
+    steps: str = (
+        "mean"  # along the noisy mean, or scaled: along mean / bound, so that lr means the same under every bound
+    )
+    lr_schedule: str = "constant"  # or decay: of the server's steps; a short warm-up, then in a line towards 0
     # chance
     canaries: int = 0
     canary: str = "turning"  # or steady; or records, in the example unit pooled: mislabelled, random
@@ -156,6 +162,8 @@ class Plan:
         one_of(WEIGHTS, weights=self.weights)
         one_of(CANARIES, canary=self.canary)
         one_of(OPTIMIZERS, optimizer=self.optimizer, server_optimizer=self.server_optimizer)
+        one_of(STEPS, steps=self.steps)
+        one_of(SCHEDULES, lr_schedule=self.lr_schedule)
 
     def _check_fit(self) -> None:
         """Refuse combinations that no proof covers, rather than warn about them."""

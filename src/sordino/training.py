@@ -33,8 +33,11 @@ from sordino.callbacks import (
     Watch,
     metrics_row,
 )
+from sordino.clients.personal import PersonalModels, coordinates
 from sordino.data.describe import unscaled
-from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, start_engine
+from sordino.data.schema import CLASSIFICATION
+from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, client_scores, start_engine
+from sordino.engines.client_scores import Spread
 from sordino.errors import BadInput, BudgetRefused, SordinoError, SordinoWarning
 from sordino.evaluation import Figures
 from sordino.federation import binding, checkpoint
@@ -52,6 +55,7 @@ from sordino.privacy.data_account import DataAccount
 from sordino.privacy.ledger import Ledger
 from sordino.schemes import certified, prelude, settle
 from sordino.schemes.build_statement import build_statement
+from sordino.schemes.client import ClientUpdate
 from sordino.schemes.prelude import Ask
 from sordino.schemes.round import Context, RoundResult
 from sordino.schemes.terms import Terms
@@ -81,6 +85,7 @@ class Result:
     metrics: list[dict[str, Any]] = field(repr=False)
     warnings: tuple[str, ...] = ()
     evaluation: Figures | None = None
+    fairness: Spread | None = None  # accuracy of the model on the clients' public test splits
 
     @property
     def epsilon(self) -> float:
@@ -100,9 +105,11 @@ class Result:
             "delta": plan.delta,
             "epsilon_claimed": claimed,
             "reasons": list(self.terms.reasons),
+            "departures": list(plan.method_spec.departures(plan)),
             "rounds": self.rounds,
             "multiplier": self.terms.multiplier,
             "accuracy": self.accuracy,
+            "fairness": None if self.fairness is None else self.fairness.to_json(),
             "seconds_per_round": float(np.median(seconds)) if seconds else None,
             "stopped": self.stopped,
             "warnings": list(self.warnings),
@@ -150,7 +157,9 @@ def train(
     _rehearse_statement(terms, model, federation)
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
     extra = [*callbacks, *([Watch(on_round)] if on_round is not None else [])]
-    setup = Setup(model, federation, terms, rule, Draws(plan), options or EngineOptions(), loss)
+    options = options or EngineOptions()
+    personal = PersonalModels(folder.personal, options.checkpoint_every + 1) if plan.scheme.keeps_personal else None
+    setup = Setup(model, federation, terms, rule, Draws(plan), options, loss, personal)
     try:
         with told_when_full(folder.path):
             training = _Training(setup, folder, resume, extra)
@@ -193,6 +202,11 @@ class _Training:
         self.folder, self.resume, self.plan = folder, resume, setup.terms.plan
         self.account: Path | None = None
         self.kept: Checkpoint | None = checkpoint.load(folder.checkpoint) if resume else None
+        if self.kept is not None and setup.personal is not None and not folder.personal.is_dir():
+            raise BadInput(
+                f"{folder.personal} is missing, and with it what the clients of this run keep for themselves; restore it, or start "
+                "a new run."
+            )
         self.federation = setup.federation
         self.initial = {name: value.detach().clone() for name, value in setup.model.state_dict().items()}
         begun = resume and folder.ledger.exists()  # noise that was drawn for one population must not meet another
@@ -227,12 +241,15 @@ class _Training:
             terms = rounds.close(run.state)
             share = rounds.share(run.state)
             notes = (*self.federation.notes, *started.work.assumptions())
+            if self.plan.task == CLASSIFICATION and setup.federation.has_local_tests:
+                notes = (*notes, client_scores.PUBLIC)
             simulated = started.engine.simulated
             statement = build_statement(terms, run.state, run.stopped, share, ledger.lost, simulated, notes)
             statement = replace(statement, account=counted)
             _write_statement(self.folder, statement)  # before anything that can fail
             for callback in self.callbacks:
                 callback.on_end(run)
+            fairness = self._client_scores(setup, run)
         finally:
             self.folder.close()
             if ledger is not None:
@@ -240,7 +257,7 @@ class _Training:
             if started is not None:
                 started.engine.close()
         accuracy = run.row.get("accuracy")
-        return _finish(setup.model, setup.federation, terms, self.folder, run, statement, accuracy, plan)
+        return _finish(setup.model, setup.federation, terms, self.folder, run, statement, accuracy, plan, fairness)
 
     def _count(self) -> str:
         """Enter this run into the account of the data, once, and say what all runs on it come to."""
@@ -255,6 +272,21 @@ class _Training:
             f"{plan.method} ({plan.variant}), {plan.unit} unit, {self.setup.terms.relation}, towards {plan.observer}"
         )
         return DataAccount(self.account).enter(name.read_text(), epsilon, plan.delta, about).sentence()
+
+    def _client_scores(self, setup: Setup, run: Run) -> Spread | None:
+        """How the model does at each client, on public splits. Figures of personal models stay with the personal models."""
+        theta, work = run.state.theta, run.started.work
+        if self.plan.task != CLASSIFICATION:
+            return None  # there is no accuracy
+        if setup.personal is not None and isinstance(work, ClientUpdate):
+            own = client_scores.spread(
+                setup.model, setup.federation, lambda k: work.own_model(k, run.state.round + 1, theta)
+            )
+            client_scores.write_personal(self.folder.personal, own)
+        found = client_scores.spread(setup.model, setup.federation, lambda k: theta)
+        if found is not None:
+            self.folder.write("fairness.json", json.dumps(found.to_json(), indent=2) + "\n")
+        return found
 
     def _prepare(self, setup: Setup, stages: Stages, ledger: Ledger, ask: Ask | None) -> Setup:
         """Play the prelude, and give every client its model input: before the engine starts, which may fork."""
@@ -326,6 +358,7 @@ def _finish(
     statement: Statement,
     accuracy: float | None,
     plan: Plan,
+    fairness: Spread | None,
 ) -> Result:
     from sordino.gradients.flat import Flat
     from sordino.models.packed import unpacked
@@ -344,8 +377,9 @@ def _finish(
     manifest.write(folder.path)
     stopped = statement.stopped or None
     said = () if found is None else found.warnings
+    counts = (statement.rounds, stopped, accuracy, run.history)
     result = Result(
-        module, plan, terms, statement, folder.path, statement.rounds, stopped, accuracy, run.history, said, found
+        module, plan, terms, statement, folder.path, *counts, warnings=said, evaluation=found, fairness=fairness
     )
     write_report(result.folder)
     return result
@@ -370,13 +404,13 @@ def _write_statement(folder: RunFolder, statement: Statement) -> None:
 def _check_model(
     model: nn.Module, federation: Federation, plan: Plan, stages: Stages | None, loss: Loss | None
 ) -> None:
-    """A model or a loss that does not fit the data or the plan's defence is refused before anything is granted.
+    """A model or a loss that does not fit the data, the defence or the personal layers is refused before anything is granted.
 
     Of records it sees shapes alone; of the public test set all of it, once, as the evaluation at the end does.
     """
     import torch
 
-    from sordino.gradients.flat import check_output
+    from sordino.gradients.flat import check_output, layout
     from sordino.rehearsal import rehearse
 
     x, _ = federation[0]
@@ -386,4 +420,6 @@ def _check_model(
         shape, dtype = tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype
     check_output(model, shape, dtype, federation.classes)
     defences.check_model(defences.build(plan), model, shape, dtype)
+    if plan.personal is not None:
+        coordinates(layout(model), plan.personal)
     rehearse(model, federation, loss, shape, dtype, prepared=stages is not None)

@@ -81,7 +81,7 @@ def test_inversion_prints_lines_of_its_own_and_keeps_them(run, capsys):
         "ssim",
         "control_ssim",
         "informative",
-        "picture",
+        "pictures",
         "notes",
     }
     assert all(set(row) >= keys | {"reconstruction_bound", "prior_chance"} for row in table["results"])

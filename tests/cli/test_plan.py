@@ -8,10 +8,9 @@ import pytest
 
 from sordino.assembly import complete
 from sordino.cli.main import main, parser
-from sordino.cli.plan import DIMENSIONS, RECORDS
-from sordino.cli.train import plan_from
-from sordino.models import default_for
-from sordino.privacy.vocabulary import Unit
+from sordino.cli.plan import SETS
+from sordino.cli.train import given_in
+from sordino.plan import Plan
 
 
 def ask(capsys, line: str) -> dict:
@@ -45,38 +44,27 @@ def test_defaults_are_those_of_train(capsys):
 
 
 def test_models_and_data_stand_for_numbers(capsys):
-    answer = ask(capsys, "--data cifar10 --clients 5 --rounds 100")
+    answer = ask(capsys, "--data cifar10 --clients 5 --rounds 100 --model cnn-cifar")
     assert (answer["examples"], answer["dimension"]) == (10_000, 343_946)
-    answer = ask(capsys, "--model cnn-mnist --examples 50 --multiplier 2")
+    answer = ask(capsys, "--data mnist --model cnn-mnist --examples 50 --multiplier 2")
     assert (answer["examples"], answer["dimension"], answer["multiplier"]) == (50, 80_202, 2.0)
-    usual = {
-        complete({"data": data, "unit": unit}).get("model", default_for(data)) for data in RECORDS for unit in Unit
-    }
-    assert usual <= set(DIMENSIONS)
 
 
-@pytest.mark.parametrize(
-    "name, shape, classes",
-    [
-        ("linear", (1, 8, 8), 10),
-        ("lenet", (1, 28, 28), 10),
-        ("cnn-mnist", (1, 28, 28), 10),
-        ("cnn-cifar", (3, 32, 32), 10),
-    ]
-    + [("cnn-cifar-acn", (3, 32, 32), 10), ("cnn-rail", (1, 500), 2), ("char-lstm", (80,), 80)],
-)
-def test_dimensions_are_the_models_own(name, shape, classes):
-    pytest.importorskip("torch")
-    from sordino import models
+def test_the_facts_of_data_sets_are_their_own():
+    from sordino.data import sets
 
-    assert sum(p.numel() for p in models.build(name, shape, classes).parameters()) == DIMENSIONS[name]
+    here = [name for name in SETS if sets.status(name).present != "no"]
+    assert "digits" in here
+    for name in here:
+        data = sets.load(name)
+        assert (len(data), tuple(data.x.shape[1:]), data.classes) == SETS[name], name
 
 
-@pytest.mark.parametrize("line", ["", "--data fashion-mnist", "--unit client --clients 40 --cohort 10"])
+@pytest.mark.parametrize("line", ["", "--clients 3 --epsilon 8", "--unit client --clients 40 --cohort 10"])
 def test_its_defaults_are_those_of_training(capsys, line):
     assert main(["plan", "--json", *line.split()]) == 0
     told = json.loads(capsys.readouterr().out)
-    plan = plan_from(parser("train").parse_args(["train", *line.split()]))
+    plan = Plan.from_json(complete(given_in(parser("train").parse_args(["train", *line.split()]))))
     for name in ("rounds", "clients", "cohort", "delta", "unit", "observer", "sampling"):
         assert told[name] == getattr(plan, name), name
     assert told["batch_size"] in (None, plan.batch_size) and told["epsilon"] == pytest.approx(plan.epsilon, rel=1e-3)

@@ -25,7 +25,7 @@ def test_one_pixel_or_another_recipe_is_another_file(tmp_path: Path) -> None:
     changed = PICTURES.copy()
     changed[4, 0, 0, 0] ^= 1
     assert len({cache.key(MADE, PICTURES), cache.key(MADE, changed), cache.key(MADE, PICTURES[:8])}) == 3
-    other = extractor(SMALL.__class__(SMALL.blocks, SMALL.head, seed=5, damped=0, pictures=30), (3, 12, 12))
+    other = extractor(SMALL.__class__(SMALL.blocks, seed=5, damped=0, pictures=30), (3, 12, 12))
     assert cache.key(other, PICTURES) != cache.key(MADE, PICTURES)
 
 

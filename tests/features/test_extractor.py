@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from sordino.errors import BadInput
-from sordino.features import generator
+from sordino.features import generator, kept
 from sordino.features.extractor import extractor
 from sordino.features.maps import Block
-from sordino.features.recipe import Head, Recipe, recipe_for
+from sordino.features.recipe import Recipe, recipe_for
 
-SMALL = Recipe((Block(12, patch=4), Block(6, patch=3, shrink=2)), Head(0.1, 10, 0.4, 8.0), damped=8, pictures=30)
+SMALL = Recipe((Block(12, patch=4), Block(6, patch=3, shrink=2)), damped=8, pictures=30)
 
 
 def test_features_of_a_recipe() -> None:
@@ -29,7 +29,6 @@ def test_features_of_a_recipe() -> None:
 def test_the_digest_follows_what_decides_features() -> None:
     made = extractor(SMALL, (3, 12, 12))
     assert made.digest == extractor(SMALL, (3, 12, 12)).digest
-    assert made.digest == extractor(replace(SMALL, head=Head(0.2, 5, 0.1, 1.0)), (3, 12, 12)).digest
     others = [replace(SMALL, seed=1), replace(SMALL, power=0.4), replace(SMALL, blocks=SMALL.blocks[:1])]
     others.append(replace(SMALL, leaves=generator.Leaves(leaves=30)))
     found = {extractor(other, (3, 12, 12)).digest for other in others} | {extractor(SMALL, (1, 12, 12)).digest}
@@ -48,7 +47,7 @@ def test_another_process_finds_the_same_bits() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (4, 40, 24), (1, 500), (6, 128)])
 def test_there_is_a_recipe_for_every_shape(shape: tuple[int, ...]) -> None:
-    recipe = recipe_for(shape, 4.0)
+    recipe = recipe_for(shape)
     few = tuple(replace(block, filters=4) for block in recipe.blocks)
     made = extractor(replace(recipe, blocks=few, pictures=20, damped=5), shape)
     assert made.joined(generator.images(2, shape, seed=1)).shape == (2, made.dimension)
@@ -56,4 +55,29 @@ def test_there_is_a_recipe_for_every_shape(shape: tuple[int, ...]) -> None:
 
 def test_pictures_that_are_too_small_are_refused_at_once() -> None:
     with pytest.raises(BadInput, match="3 x 3 are too small"):
-        extractor(recipe_for((1, 3, 3), 4.0), (1, 3, 3))
+        extractor(recipe_for((1, 28, 28)), (1, 3, 3))
+
+
+def test_an_extractor_is_found_again_on_disk(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("SORDINO_FEATURES", str(tmp_path))
+    kept.extractor_for.cache_clear()
+    made = kept.extractor_for(SMALL, (3, 12, 12))
+    kept.extractor_for.cache_clear()
+    monkeypatch.setattr(kept, "extractor", lambda *_: pytest.fail("it was made again"))
+    found = kept.extractor_for(SMALL, (3, 12, 12))
+    pictures = generator.images(3, (3, 12, 12), seed=4)
+    rows = made.joined(pictures)
+    assert found.digest == made.digest and np.array_equal(found.joined(pictures), rows)
+    assert np.array_equal(found.finished(rows, rows[0] / 2), made.finished(rows, rows[0] / 2))
+    kept.extractor_for.cache_clear()
+
+
+def test_a_broken_file_is_made_again(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("SORDINO_FEATURES", str(tmp_path))
+    kept.extractor_for.cache_clear()
+    made = kept.extractor_for(SMALL, (3, 12, 12))
+    (file,) = tmp_path.glob("extractor-*.npz")
+    file.write_bytes(file.read_bytes()[:100])
+    kept.extractor_for.cache_clear()
+    assert kept.extractor_for(SMALL, (3, 12, 12)).digest == made.digest
+    kept.extractor_for.cache_clear()

@@ -1,4 +1,4 @@
-"""Kernels of another version are never called."""
+"""C of another version is never called."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ import pytest
 
 from sordino import native
 
-
-@pytest.fixture
-def asked_again():
-    native.library.cache_clear()
-    yield
-    native.library.cache_clear()
+LIBRARIES = [native.library, native.passes]
 
 
-@pytest.mark.skipif(native.library() is None, reason="the native kernels were not built here")
-def test_kernels_of_another_source_are_refused_with_a_sentence(monkeypatch, asked_again):
+@pytest.fixture(params=LIBRARIES, ids=["kernels", "passes"])
+def library(request):
+    request.param.cache_clear()
+    yield request.param
+    request.param.cache_clear()
+
+
+def test_what_was_made_of_another_source_is_refused_with_a_sentence(monkeypatch, library):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert native.library() is not None
-    native.library.cache_clear()
+        if library() is None:
+            pytest.skip("it was not built here")
+    library.cache_clear()
     monkeypatch.setattr(native.zlib, "crc32", lambda _: 1)
     with pytest.warns(UserWarning, match="of another version and are not used; install Sordino again"):
-        assert native.library() is None
+        assert library() is None
 
 
-def test_they_can_be_turned_off(monkeypatch, asked_again):
+def test_they_can_be_turned_off(monkeypatch, library):
     monkeypatch.setenv("SORDINO_NATIVE", "0")
-    assert native.library() is None
+    assert library() is None

@@ -70,11 +70,8 @@ def test_large_images_get_the_original_stem():
     assert net.conv1.kernel_size == (7, 7) and net(torch.randn(1, 3, 96, 96)).shape == (1, 5)
 
 
-def test_names_defaults_and_refusals():
+def test_names_and_refusals():
     assert set(models.names()) >= {"linear", "lenet", "cnn-mnist", "cnn-cifar", "cnn-rail", "char-lstm", "resnet18"}
-    for data in ("digits", "mnist", "fashion-mnist", "cifar10", "cifar-100", "svhn", "shakespeare", "forda", "rail"):
-        assert models.default_for(data) in models.names()
-    assert models.default_for("cifar-10") == "cnn-cifar" and models.default_for("my own") == "linear"
     with pytest.raises(BadInput, match="no model 'lennet': choose one of linear, lenet"):
         models.build("lennet", (1, 28, 28), 10)
     with pytest.raises(BadInput, match="3 dimensions"):
@@ -85,3 +82,34 @@ def test_names_defaults_and_refusals():
         models.build("linear", (4,), 0)
     with pytest.raises(BadInput, match="seed"):
         models.build("linear", (4,), 2, seed=-1)
+
+
+STANDARDISED = [("std-linear", (1, 8, 8)), ("std-mlp", (3, 5)), ("std-cnn", (3, 20, 24)), ("std-cnn-1d", (2, 64))]
+
+
+@pytest.mark.parametrize(("name", "shape"), STANDARDISED)
+def test_the_scale_of_a_record_makes_no_difference(name, shape):
+    net, x = models.build(name, shape, 4), torch.randn(6, *shape)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.add_(0.1 * torch.randn_like(p))  # a linear layer starts at zero
+        assert torch.allclose(net(x), net(1000 * x + 7), atol=1e-3)
+        assert torch.isfinite(net(torch.zeros(1, *shape))).all()
+
+
+def test_tables_keep_small_values_and_bring_large_ones_down():
+    net = models.build("table-linear", (2,), 2)
+    with torch.no_grad():
+        net.net.out.weight.copy_(torch.eye(2))
+    assert net(torch.tensor([[0.01, 50_000.0]])).tolist()[0] == pytest.approx([0.01, 11.5129], abs=1e-4)
+
+
+@pytest.mark.parametrize(("name", "shape"), [*STANDARDISED, ("mlp", (7,)), ("table-linear", (7,))])
+def test_chosen_networks_take_the_fast_path_to_single_gradients(name, shape):
+    from sordino.gradients.flat import Flat
+    from sordino.gradients.per_example import PerExample, cross_entropy
+    from sordino.gradients.strategies import Ghost
+
+    grads = PerExample(Flat(models.build(name, shape, 4)), cross_entropy, slots=32)
+    grads.prepare(torch.zeros(1, *shape), torch.zeros(1, dtype=torch.int64))
+    assert any(isinstance(part, Ghost) for part in vars(grads).values())

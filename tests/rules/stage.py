@@ -32,6 +32,7 @@ class StandIn:
     clients: int = 1000
     rounds: int = 100
     local_epochs: int = 1
+    defence: str | None = None
 
 
 PLAN = StandIn()

@@ -23,8 +23,8 @@ def clipped_sum(bound):
     return bound.clip(A) + bound.clip(B)
 
 
-def seen(bound, answer=None, round=1, mean=None, noise=0.0, pre_clip=None):
-    return RoundOutput(round, bound, answer, np.zeros(2) if mean is None else mean, noise, pre_clip)
+def seen(bound, answer=None, round=1, mean=None, noise=0.0, pre_clip=None, **more):
+    return RoundOutput(round, bound, answer, np.zeros(2) if mean is None else mean, noise, pre_clip, **more)
 
 
 def answer(query, bound, noise=0.0, std=0.0):
@@ -94,7 +94,8 @@ def test_same_round_histogram(name):
 
     Less half of the two, the curve at the edges is -1, 0, 0, 0, 1: it reaches zero at 1.
     """
-    rule = build(name, options={"low": 0.5, "high": 8.0, "bins": 5, "share": 0.2})
+    tau = {"tau": 0.5} if name == "adact" else {}
+    rule = build(name, options={"low": 0.5, "high": 8.0, "bins": 5, "share": 0.2, **tau})
     state = rule.init()
     pre_clip, with_sum = rule.query(state)
     assert isinstance(pre_clip, HistogramBin) and with_sum is None and np.allclose(pre_clip.edges, [0.5, 1, 2, 4, 8])
@@ -115,11 +116,11 @@ def test_dp_fedacn_published():
     assert bound.size == 3.0
     assert bound.std(1.5) == 3.0 and not bound.honest  # 1.5 times the plan's 2, whatever the bound
     state = rule.observe(state, seen(bound, answer(RawBit(), 3.0)))
-    assert state == {"bound": 3.0, "round": 2}
+    assert state == {"bound": 3.0, "begun": 1}
     assert rule.query(state) == (None, RawBit())
-    six = rule.bound({"bound": 6.0, "round": 2}, None)
+    six = rule.bound({"bound": 6.0, "begun": 1}, None)
     assert six.std(1.5) == 3.0
-    state = rule.observe({"bound": 6.0, "round": 2}, seen(six, answer(RawBit(), 6.0), round=2))
+    state = rule.observe({"bound": 6.0, "begun": 1}, seen(six, answer(RawBit(), 6.0), round=2))
     assert state["bound"] == pytest.approx(6 * math.exp(+0.5) * math.sqrt(0.5))  # grows although all lie below
 
 
@@ -129,7 +130,7 @@ def test_dp_fedacn_certified():
     state = rule.init()
     assert isinstance(rule.query(state).with_sum, CentredBit) and rule.query(state).pre_clip is None
     state = rule.observe(state, seen(Flat(6.0), answer(CentredBit(), 6.0)))
-    assert state["bound"] == pytest.approx(6 * math.exp(-0.5)) and state["round"] == 2  # rho_1 = 1
+    assert state["bound"] == pytest.approx(6 * math.exp(-0.5))  # rho_1 = 1
     state = rule.observe({**state, "bound": 6.0}, seen(Flat(6.0), answer(CentredBit(), 6.0), round=2))
     assert state["bound"] == pytest.approx(6 * math.exp(-0.5) * math.sqrt(0.5))
     assert rule.bound(state, None).std(2.0) == pytest.approx(2 * state["bound"])
@@ -201,17 +202,17 @@ def test_dp_fedggc_splits_the_noise():
 
 
 def test_noise_gamma():
-    """Two local epochs a round, gamma = 1/2: the bound falls to a quarter each round."""
+    """A release of two local epochs, gamma = 1/2: the bound falls to a quarter."""
     options = {"gamma": 0.5}
-    rule = build("noise-gamma", bound=10.0, local_epochs=2, options=options)
+    rule = build("noise-gamma", bound=10.0, options=options)
     first = rule.bound(rule.init(), None)
-    second = rule.bound(rule.observe(rule.init(), seen(first)), None)
+    second = rule.bound(rule.observe(rule.init(), seen(first, epochs=2)), None)
     assert (first, second) == (Flat(10.0), Flat(2.5))
     assert np.allclose(clipped_sum(second), [1.5, 2 + 1]) and second.std(2.0) == 5.0
     # With Laplace noise: clipped in L1 (|A|_1 = 7), or as published in L2, which leaves an L1 norm of 3.5 for C = 2.5.
-    certified = build("noise-gamma", bound=2.5, mechanism="laplace").bound({"round": 1}, None)
+    certified = build("noise-gamma", bound=2.5, mechanism="laplace").bound({"epoch": 0}, None)
     assert certified == L1(2.5) and np.allclose(certified.clip(A), A * 2.5 / 7)
-    published = build("noise-gamma", bound=2.5, mechanism="laplace", variant="published").bound({"round": 1}, None)
+    published = build("noise-gamma", bound=2.5, mechanism="laplace", variant="published").bound({"epoch": 0}, None)
     assert np.allclose(published.clip(A), A / 2) and np.abs(published.clip(A)).sum() > published.size
     assert not published.honest and published.scale(4.0) == certified.scale(4.0) == 10.0
 

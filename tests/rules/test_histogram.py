@@ -14,6 +14,8 @@ from sordino.errors import BadInput
 from sordino.privacy.randomness import SERVER, stream
 from sordino.rules.histogram import Histogram, crossing, increasing
 
+TAU = {"tau": 0.5}  # the paper's quantile
+
 
 def lognormal(spread, median=1.0, units=100):
     return lambda source, t: median * np.exp(spread * source.standard_normal(source.binomial(10 * units, 0.1)))
@@ -61,7 +63,7 @@ def test_two_rounds_by_hand():
 
 
 def test_the_grid_closes_in_and_the_share_falls():
-    rule = build("adact")
+    rule = build("adact", options=TAU)
     state = rule.init()
     shares, widths = [], []
     for t in range(1, 6):
@@ -76,7 +78,7 @@ def test_the_grid_closes_in_and_the_share_falls():
 
 def test_it_finds_norms_that_leap_away():
     """A thousand times smaller from round 20 on."""
-    rule = build("adact")
+    rule = build("adact", options=TAU)
     norms = lambda source, t: lognormal(0.5, 1.0 if t < 20 else 1e-3)(source, t)  # noqa: E731
     bounds = play(rule, norms, 60)
     assert abs(math.log(np.median(bounds[10:19]))) < 0.15
@@ -84,7 +86,7 @@ def test_it_finds_norms_that_leap_away():
 
 
 def test_it_follows_norms_that_fall_slowly():
-    rule = build("adact")
+    rule = build("adact", options=TAU)
     bounds = play(rule, lambda source, t: lognormal(0.5, 0.97**t)(source, t), 100)
     late = np.log(np.array(bounds[20:]) / 0.97 ** np.arange(21, 101))
     assert abs(late.mean()) < 0.1 and np.abs(late).max() < 0.4
@@ -94,17 +96,17 @@ def test_ten_clients_little_noise():
     """It is heard over a window of rounds; from the right start it is never carried off."""
     ends = []
     for seed in range(6):
-        rule = build("adact", units=10)
+        rule = build("adact", units=10, options=TAU)
         bounds = np.log(play(rule, lognormal(0.5, units=10), 100, multiplier=1.0, units=10, seed=seed))
         assert np.abs(bounds).max() < 1.2
-        far = build("adact", units=10, bound=1e-3)
+        far = build("adact", units=10, bound=1e-3, options=TAU)
         ends.append(math.log(play(far, lognormal(0.5, units=10), 100, multiplier=1.0, units=10, seed=seed)[-1]))
     assert abs(np.mean(ends)) < 0.25
 
 
 def test_ten_clients_drowned_in_noise():
     """At multiplier 5.9 no window could be heard: it asks once, then leaves all privacy to the sum."""
-    rule = build("adact", units=10)
+    rule = build("adact", units=10, options=TAU)
     bounds = play(rule, lognormal(0.5, 50.0, units=10), 30, multiplier=5.9, units=10)
     assert bounds == [1.0] * 30
     state, _ = step(rule, rule.init(), 1, np.ones(10), 5.9, 10, stream(0, 1, SERVER, "noise"))
@@ -112,7 +114,7 @@ def test_ten_clients_drowned_in_noise():
 
 
 def test_an_empty_cohort_changes_little():
-    rule = build("adact")
+    rule = build("adact", options=TAU)
     state = rule.init()
     for t in range(1, 8):
         norms = lognormal(0.5)(stream(0, t, SERVER, "norms"), t) if t != 6 else np.empty(0)
@@ -125,4 +127,4 @@ def test_settings_that_make_no_sense():
         with pytest.raises(BadInput):
             Histogram(**wrong)
     with pytest.raises(BadInput, match="bins must be a whole number"):
-        build("adact", options={"bins": 7.5})
+        build("adact", options={"bins": 7.5, **TAU})

@@ -130,7 +130,7 @@ def test_published_dp_fedacn_ignores_its_bound():
 
 def test_published_dp_fedacn_finds_room_for_its_noise_however_small_its_bound():
     """As printed the bound falls by a factor in every round and the noise does not: a grid made for the bound would overflow."""
-    small = build("dp-fedacn", variant="published").bound({"bound": 1e-30, "round": 170}, None)
+    small = build("dp-fedacn", variant="published").bound({"bound": 1e-30, "begun": 1}, None)
     grid = mechanisms.FixedPoint.for_bound(small, 1000)
     raw = Private(mechanisms.Sum(grid.encode(np.zeros(D)), grid), bound=small)
     noisy, _ = mechanisms.gaussian(raw, small, Z, np.random.default_rng(0))

@@ -14,7 +14,7 @@ from sordino.federation.sizes import PublicSizes  # noqa: E402
 from sordino.methods import RuleContext  # noqa: E402
 from sordino.privacy import accounting, events  # noqa: E402
 from sordino.schemes import settle  # noqa: E402
-from sordino.schemes.local import GRID, LocalSteps  # noqa: E402
+from sordino.schemes.local import GRID, LocalSteps, released_request  # noqa: E402
 
 
 def plan(**settings) -> Plan:
@@ -60,7 +60,7 @@ def work(linear, **settings):
 def test_a_round_is_the_sum_of_its_steps(linear):
     """With a bound of 1, z = 1.5 and 10 records a batch, one coordinate of a step's mean has noise of 0.15."""
     steps, terms = work(linear, lr=1.0, bound=1.0)
-    request = terms.scheme.request(terms, 1, {})
+    request = released_request(terms, 1, {})
     out = np.zeros(steps.theta.size, np.int64)
     reply = steps.contribute(request, 0, out)
     assert reply.report == steps.rule.init() and reply.noise == 0.0  # a fixed bound has no state to tell

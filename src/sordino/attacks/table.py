@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sordino.errors import BadInput
 
 if TYPE_CHECKING:
-    from sordino.attacks.game import Attack
+    pass
 
 ADACT = "AdaCT-DPFL 2026, Differentially private federated learning with adaptive clipping thresholds"
 SONG = "Song and Mittal 2021, Systematic evaluation of privacy risks of machine learning models"
@@ -54,7 +54,7 @@ class Entry:
     active: bool = False
     models: str = ""  # what the attacker trains: reference, shadow, or nothing
 
-    def build(self, **changes: Any) -> Attack:
+    def build(self, **changes: Any) -> Any:
         module, name = self.home.split(":")
         kind = getattr(importlib.import_module(f"sordino.attacks.{self.kind}.{module}"), name)
         return kind(**{**self.options, **changes})

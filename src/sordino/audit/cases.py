@@ -51,6 +51,9 @@ PLACES: tuple[Place, ...] = (
 )
 
 
+EPOCHS = {"method": "noise-gamma", "observer": "server", "sampling": "fixed", "local_epochs": 2}
+
+
 @dataclass(frozen=True)
 class Case:
     """A plan, how the target behaves in it, and which statistics the observer may use (None: all)."""
@@ -107,7 +110,7 @@ def certified(small: bool = False) -> list[Case]:
         for unit in method.units:
             there = [place for place in places(method) if place[0] == unit]
             chosen.append(_case(method, there[i % len(there)]))
-    return chosen + list(_more())[:6]
+    return chosen + list(_more())[:9]
 
 
 def _case(method: Method, place: Place, note: str = "", **more: Any) -> Case:
@@ -123,8 +126,11 @@ def _more() -> Iterator[Case]:
     yield Case({"sampling": "poisson", "relation": "replace-one", **HALF})
     yield Case({"method": "quantile", "options": {"share": 0.9}}, Script(length=JUST_WITHIN), note="within the bound")
     yield Case({"method": "adact", "options": {"share": 0.9, "opening": 0.9}}, note="mostly histogram")
+    yield Case({"method": "adact", "options": {"tau": 0.5, "share": 0.9, "opening": 0.9}}, note="the paper's quantile")
     yield Case(resumes=True, note="resumed")
     yield Case({"unit": "example", "mechanism": "laplace"}, ONE)
+    yield Case(EPOCHS, note="released by epoch")
+    yield Case(EPOCHS | {"mechanism": "laplace"}, ONE, note="released by epoch")
     yield Case({"relation": "replace-one"})
     yield Case({"method": "quantile", "relation": "replace-one", "options": {"share": 0.5}})
     yield Case({"unit": "example", "relation": "replace-one"})
@@ -141,7 +147,7 @@ def _more() -> Iterator[Case]:
     for method in private_methods():
         if Unit.CLIENT not in method.units:
             continue
-        for settings in ({}, {"unit": "example"}):
+        for settings in ({}, {"unit": "example"})[: len(method.units)]:
             plan = Case({"method": method.name, "variant": "published", **settings}).plan()
             if method.published is not None and method.provable(plan):
                 yield Case({"method": method.name, "variant": "published", **settings})

@@ -8,6 +8,7 @@ from typing import Any
 from sordino.privacy.bounds import Bound
 from sordino.rules.base import Queries, RoundOutput, Rule, State
 from sordino.rules.query import Answer
+from sordino.rules.schedule import skipped
 
 
 class RuleObserver(ABC):
@@ -31,6 +32,9 @@ class RuleObserver(ABC):
     def observe(self, state: State, seen: RoundOutput) -> State:
         self.note(state, seen)
         return self.rule.observe(state, seen)
+
+    def skip(self, state: State, round: int, epochs: int) -> State:
+        return skipped(self.rule, state, round, epochs)
 
     @abstractmethod
     def note(self, state: State, seen: RoundOutput) -> None:

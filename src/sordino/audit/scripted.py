@@ -22,6 +22,7 @@ from sordino.plan import Plan
 from sordino.privacy.bounds import Bound
 from sordino.rules.query import Query, is_raw
 from sordino.schemes.client import ClientUpdate
+from sordino.schemes.epochs import EpochUpdates
 from sordino.schemes.request import Reply, Request
 
 if TYPE_CHECKING:
@@ -114,6 +115,27 @@ def scripted(kind: type[ClientUpdate]) -> Callable[[Site, np.ndarray, Stage], Cl
             return dataclasses.replace(request, query=Silent(request.query))
 
     return Scripted
+
+
+def by_epoch(site: Site, theta: np.ndarray, stage: Stage) -> EpochUpdates:
+    """Clients that release after every local epoch, and whose updates are given."""
+
+    class Scripted(EpochUpdates):
+        acting = TARGET
+
+        def contribute(self, request: Request, item: int, out: np.ndarray) -> Reply:
+            self.acting, self.round = item, request.round
+            return super().contribute(request, item, out)
+
+        def update(self, start: np.ndarray, item: int, bound: Bound, batches: np.random.Generator) -> np.ndarray:
+            if item != TARGET:
+                length = 0.0 if stage.script.quiet else 0.5 * self.plan.bound
+                return length * direction(self.theta.size, target=False)
+            if not stage.present and not stage.replaces:
+                return np.zeros(self.theta.size)
+            return stage.vector(self.round, bound, stage.present)
+
+    return Scripted(site, theta, stage.rule, stage.terms)
 
 
 def _told(request: Request, reply: Reply) -> np.ndarray | None:

@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 
 from sordino.audit.rule_observer import RuleObserver
-from sordino.audit.scripted import TARGET, NoLedger, Parts, Script, Without, linear_loss, scripted, tiny
+from sordino.audit.scripted import TARGET, NoLedger, Parts, Script, Without, by_epoch, linear_loss, scripted, tiny
 from sordino.clients.site import Site
 from sordino.engines.inprocess import InProcess
 from sordino.federation.sampling import Draws
@@ -34,6 +34,7 @@ from sordino.rules.base import RoundOutput, Rule, State
 from sordino.rules.query import Query, is_raw, split
 from sordino.schemes import settle
 from sordino.schemes.client import Client
+from sordino.schemes.epochs import EpochRelease
 from sordino.schemes.round import Context, Round
 
 
@@ -73,8 +74,10 @@ class Stage:
         site = _QuietSite(model, self.federation, self.plan, linear_loss)
         theta = np.zeros(self.dimension, np.float32)
         scheme = self.terms.scheme
-        if isinstance(scheme, Client):
-            self.work: Any = scripted(scheme.work_class)(site, theta, self)
+        if isinstance(scheme, EpochRelease):
+            self.work: Any = by_epoch(site, theta, self)
+        elif isinstance(scheme, Client):
+            self.work = scripted(scheme.work_class)(site, theta, self)
         else:
             self.work = scheme.work(site, theta, self.rule, self.terms)
             self.work.per_example = Without(self.work.per_example, self)
@@ -155,6 +158,11 @@ class _Recorder(RuleObserver):
 
     def note(self, state: State, seen: RoundOutput) -> None:
         stage = self.stage
+        if isinstance(stage.terms.scheme, EpochRelease):
+            if stage.work.acting == TARGET:  # what the server sees of it is the sum of these, and no more
+                shift = stage.shift(seen.round, seen.bound)
+                stage.releases.append(Release(seen.mean, shift, np.asarray(seen.noise), seen.bound.size))
+            return
         messages = stage.work.messages if isinstance(stage.terms.scheme, Client) else []  # only clients send some
         pre_clip, with_sum = self.rule.query(state)
         asked = [q for q in (pre_clip, with_sum) if q is not None]

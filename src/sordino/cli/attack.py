@@ -22,6 +22,7 @@ EXAMPLES = """examples:
   sordino attack runs/cifar10-adact-1 --attack lira --references 32 --workers 8
   sordino attack runs/cifar10-adact-1 --attack membership --control runs/cifar10-fedavg-1
   sordino attack runs/cifar10-adact-1 --attack dlg,ig,gi --batch 4 --json
+  sordino attack runs/cifar10-adact-1 --attack ig --pictures
   sordino attack runs/mnist-fedavg-1 --attack ked-mi --public fashion-mnist"""
 
 
@@ -53,6 +54,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--steps", default=None, help="inversion: steps of each attack (default: the attack's own number)"
     )
     parser.add_argument("--public", default="", metavar="DATA", help="ked-mi: data set of public images (same shape)")
+    parser.add_argument(
+        "--pictures",
+        action="store_true",
+        help="inversion: keep originals and reconstructions in the run folder and its report; they show private records",
+    )
     control = "auto: train one; none; or the folder of a run without privacy"
     parser.add_argument("--control", default="auto", metavar="WHICH", help=control)
     parser.add_argument("--workers", default=None, help="models trained side by side (default: one per core)")
@@ -110,6 +116,7 @@ def _inversion(args: argparse.Namespace, chosen: list[Entry], say: Say, alone: b
         seed=count(args, "seed") or 0,
         fresh=args.fresh,
         steps=count(args, "steps"),
+        pictures=args.pictures,
     )
     try:
         return invert_run(args.run, chosen, settings, say=say)
@@ -203,20 +210,23 @@ def _notes(rows: list[dict[str, Any]]) -> list[str]:
 
 def inversion_text(table: dict[str, Any]) -> str:
     """The table of inversion for people."""
-    head = f"{'attack':<8} {'model':<8} {'batch':>5} {'MSE':>8} {'PSNR':>6} {'SSIM':>6} {'control':>8} {'drawn':>6} {'at most':>8}"
+    head = f"{'attack':<14} {'model':<8} {'batch':>5} {'MSE':>8} {'PSNR':>6} {'SSIM':>6} {'control':>8} {'drawn':>6} {'at most':>8}"
     lines = [head, "-" * len(head)]
     for row in table["results"]:
         if row["attack"] == "ked-mi":
             lines.append(
-                f"{row['attack']:<8} {row['model']:<8} judged right {row['top1']:.1%} (top 5: {row['top5']:.1%}), "
+                f"{row['attack']:<14} {row['model']:<8} judged right {row['top1']:.1%} (top 5: {row['top5']:.1%}), "
                 f"{row['times_chance']:.1f} times chance"
             )
             continue
         control = "-" if row["control_ssim"] is None else f"{row['control_ssim']:.3f}"
+        name = row["attack"] + (f"+{row['defence']}" if row["adaptive"] else "")
         lines.append(
-            f"{row['attack']:<8} {row['model']:<8} {row['batch']:>5} {row['mse']:>8.4f} {row['psnr']:>6.1f} {row['ssim']:>6.3f} "
+            f"{name:<14} {row['model']:<8} {row['batch']:>5} {row['mse']:>8.4f} {row['psnr']:>6.1f} {row['ssim']:>6.3f} "
             f"{control:>8} {row['reconstructed']:>6.0%} {row['message_bound']:>8.2g}"
         )
     told = "SSIM: 1 is the original. drawn: pictures with SSIM of at least 0.5; at most: the share that the noise of one message allows any attack."
+    if any(row.get("adaptive") for row in table["results"]):
+        told += " ig+soteria: an attacker that knows the defence."
     refused = [f"  {one['attack']} was not possible: {one['why']}" for one in table["refused"]]
     return "\n".join([*lines, "", told, table["verdict"], *refused, *_notes(table["results"])])

@@ -35,18 +35,25 @@ def row(method: Method) -> dict[str, object]:
         "units": [str(u) for u in method.units],
         "private_as_published": method.private_as_published,
         "reasons": list(method.reasons),
+        "guess": method.guess,
     }
 
 
 def page(method: Method) -> str:
-    if method.private_as_published:
-        verdict = "private as published"
-    else:
-        verdict = "as published, its epsilon does not hold" if method.private else "not private"
-    lines = [f"{method.name}  ({verdict})", f"  {method.paper}"]
+    lines = [f"{method.name}  ({_verdict(method)})", f"  {method.paper}"]
+    if method.guess:
+        lines += textwrap.wrap(method.guess, 116, initial_indent="  ", subsequent_indent="    ")
     if method.options:
         given = (f"{name}={'auto' if value is None else f'{value:g}'}" for name, value in method.options.items())
         lines += textwrap.wrap("options: " + " ".join(given), 116, initial_indent="  ", subsequent_indent="    ")
     for reason in method.reasons:
         lines += textwrap.wrap(reason, 116, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(lines)
+
+
+def _verdict(method: Method) -> str:
+    if method.private_as_published is None:
+        return "not known whether it is private as published: the paper was not read"
+    if method.private_as_published:
+        return "private as published"
+    return "as published, its epsilon does not hold" if method.private else "not private"

@@ -20,28 +20,17 @@ EXAMPLES = """examples:
   sordino plan --clients 1000 --cohort 100 --unit client --observer public --model cnn-mnist --epsilon 8
   sordino plan --data cifar10 --clients 5 --epsilon 3 --rounds 1000 --batch-size 512"""
 
-# Parameters of the networks on the data they are meant for.
-DIMENSIONS = {
-    "linear": 650,
-    "lenet": 61_706,
-    "cnn-tanh": 26_010,
-    "cnn-mnist": 80_202,
-    "cnn-cifar": 343_946,
-    "cnn-cifar-acn": 253_290,
-    "cnn-rail": 67_426,
-    "char-lstm": 819_920,
-    "resnet18": 11_173_962,
-}
-
-RECORDS = {  # for training
-    "digits": 1_437,
-    "mnist": 60_000,
-    "fashion-mnist": 60_000,
-    "cifar10": 50_000,
-    "cifar100": 50_000,
-    "svhn": 73_257,
-    "forda": 3_601,
-    "fordb": 3_636,
+# Public facts of the data sets: records for training, shape of one, classes.
+SETS = {
+    "digits": (1_437, (1, 8, 8), 10),
+    "mnist": (60_000, (1, 28, 28), 10),
+    "fashion-mnist": (60_000, (1, 28, 28), 10),
+    "cifar10": (50_000, (3, 32, 32), 10),
+    "cifar100": (50_000, (3, 32, 32), 100),
+    "svhn": (73_257, (3, 32, 32), 10),
+    "forda": (3_601, (1, 500), 2),
+    "fordb": (3_636, (1, 500), 2),
+    "chem97": (25_771, (4,), 6),
 }
 
 
@@ -56,10 +45,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add = parser.add_argument
     add("--clients", metavar="N", default="10", help="how many clients (default 10)")
     add("--examples", metavar="N", help="examples held by each client (default: --data dealt out evenly)")
-    add("--data", metavar="NAME", default="digits", help=f"for their number: {', '.join(RECORDS)} (default digits)")
+    add("--data", metavar="NAME", default="digits", help=f"for its public facts: {', '.join(SETS)} (default digits)")
     add("--cohort", metavar="M", help="clients expected in a round (default all)")
     add("--dimension", metavar="D", help="trained parameters (default: those of --model)")
-    add("--model", metavar="NAME", help=f"network: {', '.join(DIMENSIONS)} (default: the usual one for the data)")
+    add("--model", metavar="NAME", help="network, see `sordino train` (default: what suits the data)")
     add("--rounds", metavar="T", help="rounds (default: those of `sordino train` for the data)")
     add("--epsilon", metavar="E", help="the budget (default 4, unless --multiplier is given)")
     add("--delta", metavar="D", default="1e-5", help="the probability that the guarantee leaves out (default 1e-5)")
@@ -96,27 +85,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _setting(args: argparse.Namespace) -> dict[str, Any]:
-    from sordino.assembly import complete
-    from sordino.models import default_for
-    from sordino.plan import Plan
+    from sordino import recipes
 
     clients, dimension, examples = count(args, "clients"), count(args, "dimension"), count(args, "examples")
-    if args.data not in RECORDS and (dimension is None or examples is None):
+    if args.data not in SETS and (dimension is None or examples is None):
         raise BadInput(
-            f"--data must be one of {', '.join(RECORDS)}, not {args.data!r}; or give --examples and --dimension."
+            f"--data must be one of {', '.join(SETS)}, not {args.data!r}; or give --examples and --dimension."
         )
+    assert clients is not None
+    records, shape, classes = SETS.get(args.data, (0, (1,), 2))
+    records = records if examples is None else examples * clients
+    examples = max(1, records // max(clients, 1)) if examples is None else examples
+    facts = recipes.PublicFacts(max(1, records), max(1, clients), shape, classes)
     words = {"unit": word(args, "unit", Unit), "observer": word(args, "observer", Observer)}
-    usual = Plan.from_json(complete({"data": args.data, **words}))  # what `sordino train` would do
-    model = args.model or (default_for(args.data) if usual.model == "auto" else usual.model)
+    given = {"data": args.data, "model": args.model, "epsilon": number(args, "epsilon"), **words}
+    given["multiplier"] = number(args, "multiplier")
+    if given["epsilon"] is not None and given["multiplier"] is not None:
+        raise BadInput("Give epsilon, to find the multiplier, or multiplier, to find epsilon: one of the two.")
+    usual, _ = recipes.resolve({key: value for key, value in given.items() if value is not None}, facts)
     if dimension is None:
-        if model not in DIMENSIONS:
-            raise BadInput(f"--model must be one of {', '.join(DIMENSIONS)}, not {model!r}; or give --dimension.")
-        dimension = DIMENSIONS[model]
-    if examples is None:
-        examples = max(1, RECORDS[args.data] // clients) if clients and clients > 0 else 1
-    epsilon, multiplier = number(args, "epsilon"), number(args, "multiplier")
-    if epsilon is None and multiplier is None:
-        epsilon = usual.epsilon
+        dimension = recipes.parameters(usual.model, facts)
     asked: dict[str, int | Sampling | None] = {
         name: count(args, name) for name in ("rounds", "batch_size", "local_epochs")
     }
@@ -129,9 +117,9 @@ def _setting(args: argparse.Namespace) -> dict[str, Any]:
         "cohort": count(args, "cohort"),
         **words,
         "relation": word(args, "relation", Relation),
-        "epsilon": epsilon,
+        "epsilon": usual.epsilon,
         "delta": number(args, "delta"),
-        "multiplier": multiplier,
+        "multiplier": usual.multiplier,
     }
 
 

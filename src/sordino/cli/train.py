@@ -6,14 +6,15 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sordino.cli.numbers import count, number
 from sordino.data.schema import TASKS
 from sordino.defences import DEFENCES
 from sordino.errors import BadInput, one_of
+from sordino.federation.server import SCHEDULES, STEPS
 from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from sordino.federation.population import Federation
+    from sordino.recipes import Choice
 
 EXAMPLES = """examples:
   sordino train                                                    the embedded digits, epsilon 4, example unit
@@ -56,6 +58,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("mechanism", str, MECHANISMS, "noise"),
     ("bound", float, None, "first clipping threshold; public"),
     ("metanet", str, None, "weights of FedMAP's controllers, from `sordino metanet pretrain`"),
+    ("personal", str, None, "layers that each client keeps for itself (client unit, fedavg); without a name: the head"),
     (
         "defence",
         str,
@@ -69,7 +72,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
         "prepare",
         str,
         None,
-        "how records become model input, with statistics that are part of the budget: standard (tables)",
+        "how records become model input, with statistics that are part of the budget: standard, features",
     ),
     ("epsilon", float, None, "the budget; the noise is calibrated to it"),
     ("delta", float, None, "the probability that the guarantee leaves out"),
@@ -93,6 +96,8 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("server_optimizer", str, OPTIMIZERS, "of the server"),
     ("server_lr", float, None, "of the server"),
     ("server_momentum", float, None, "of the server"),
+    ("steps", str, STEPS, "along the noisy mean, or scaled: along mean / bound"),
+    ("lr_schedule", str, SCHEDULES, "of the server's steps: constant, or decay (warm-up, then in a line towards 0)"),
     ("canaries", int, None, "canaries to put in, for `sordino audit`"),
     ("canary", str, None, "kind of canary: turning, steady, mislabelled or random"),
     ("seed", int, None, "of everything that is drawn"),
@@ -110,10 +115,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--plan", metavar="FILE", help="a plan.toml; options given besides override it")
     for name, kind, choices, text in FIELDS:
         metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=text)
+        flag = f"--{name.replace('_', '-')}"
+        if name == "personal":
+            parser.add_argument(flag, metavar="LAYERS", nargs="?", const="head", help=text)
+        else:
+            parser.add_argument(flag, metavar=metavar, help=text)
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method's rule"
     )
+    named = (
+        "settings under a name: frontier (pictures and signals: features that need no data, and a linear head), or auto"
+    )
+    parser.add_argument("--recipe", metavar="NAME", help=named)
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
     parser.add_argument(
         "--device", metavar="DEVICE", help="where the model is trained: cpu (default), cuda, cuda:1, mps"
@@ -144,34 +157,38 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    from sordino.assembly import assemble, prepare
     from sordino.engines import EngineOptions
     from sordino.federation.folder import RunFolder, claim
 
+    choices: tuple[Choice, ...]
     if args.resume is not None:
         _alone(args)
         folder = RunFolder.reopen(args.resume)
-        plan = Plan.load(folder.plan)
+        model, federation, plan = assemble(Plan.load(folder.plan))
+        choices = ()
         out: Path | None = folder.path
     else:
-        plan = plan_from(args)
+        model, federation, plan, choices = prepare(given_in(args))
         out = Path(args.out) if args.out else None
     workers, every, keep = (count(args, name) or 0 for name in ("workers", "evaluate_every", "keep_models"))
     options = EngineOptions(args.engine, workers, every, keep_models=keep, isolate_clients=args.isolate_clients)
 
-    from sordino.assembly import assemble
     from sordino.cli.progress import bar
     from sordino.engines.allocator import keep_memory
+    from sordino.methods import RuleContext
     from sordino.report.summary import summary
     from sordino.training import train
     from sordino.verify import after_training
 
     keep_memory()
-    model, federation, plan = assemble(plan)
     if args.device is not None:
         from sordino.clients.devices import device
 
         model = model.to(device(args.device))
+    plan.method_spec.build(RuleContext(plan, (1,), 1.0))  # a wrong option is refused before anything is printed
     if not (args.quiet or args.json or args.resume):
+        print(chosen_text(choices))
         _warn(plan, model, federation)
     if out is None and args.tensorboard:
         out = claim(plan)  # its scalars lie there from the start
@@ -187,7 +204,7 @@ def run(args: argparse.Namespace) -> int:
             account=_account(args.account, plan),
         )
     if args.json:
-        print(json.dumps(result.to_json()))
+        print(json.dumps(result.to_json() | {"chosen": {c.name: c.reason for c in choices}}))
     else:
         print(summary(result))
         print(after_training(result.folder))
@@ -209,7 +226,7 @@ def _account(named: str | None, plan: Plan) -> Path | None:
 def _alone(args: argparse.Namespace) -> None:
     """A run goes on as it began: settings beside --resume would be ignored."""
     given = [name for name, *_ in FIELDS if getattr(args, name) is not None]
-    given += [name for name in ("plan", "out", "option", "secure") if getattr(args, name)]
+    given += [name for name in ("plan", "out", "option", "recipe", "secure") if getattr(args, name)]
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise BadInput(f"--resume goes on with the run's own plan; leave out {names}, or start another run.")
@@ -219,6 +236,8 @@ def _warn(plan: Plan, model: nn.Module, federation: Federation) -> None:
     """Say beforehand where noise will drown the model: what `sordino plan` would have said."""
     if not plan.private or plan.published or plan.method_spec.scheme is not None:
         return
+    if plan.preparation is not None and plan.preparation.kind == "features":
+        return  # rows of unit length: noise moves a score by the same amount, whatever the dimension
     from sordino.planning import planner
 
     names = (
@@ -242,10 +261,16 @@ def _warn(plan: Plan, model: nn.Module, federation: Federation) -> None:
         print(f"sordino: {forecast.summary} See: sordino plan --help.", file=sys.stderr)
 
 
-def plan_from(args: argparse.Namespace) -> Plan:
-    """Options over the plan file over what suits the method and the data."""
-    from sordino.assembly import complete
+def chosen_text(choices: Sequence[Choice]) -> str:
+    """What was chosen, and why, a line each."""
+    if not choices:
+        return "Chosen     nothing: every setting was given\n"
+    heads = ["Chosen", *[""] * len(choices)]
+    return "".join(f"{head:<11}{choice}\n" for head, choice in zip(heads, choices))
 
+
+def given_in(args: argparse.Namespace) -> dict[str, Any]:
+    """Options over the plan file."""
     given = read_toml(args.plan) if args.plan else {}
     read: dict[type, Callable[[argparse.Namespace, str], object]] = {int: count, float: number, str: getattr}
     given |= {name: value for name, kind, _, _ in FIELDS if (value := read[kind](args, name)) is not None}
@@ -256,6 +281,8 @@ def plan_from(args: argparse.Namespace) -> Plan:
         if args.prepare is not None:
             raise BadInput("--scale private is --prepare standard; give one of the two.")
         given["prepare"] = "standard"
+    if args.recipe is not None:
+        given["recipe"] = args.recipe
     options = dict(given.get("options", {}))
     for pair in args.option:
         name, sign, value = pair.partition("=")
@@ -267,4 +294,4 @@ def plan_from(args: argparse.Namespace) -> Plan:
             raise BadInput(f"--option takes NAME=NUMBER, not {pair!r}.")
     if options:
         given["options"] = options
-    return Plan.from_json(complete(given))
+    return given

@@ -66,12 +66,18 @@ def train(
     epochs: int,
     batch: int,
     rng: np.random.Generator,
+    adjust: Callable[[Flat], None] | None = None,
 ) -> None:
-    """Train `flat` in place through `forward`, its model or an equal rearrangement of it; batches are drawn from `rng`."""
+    """Train `flat` in place through `forward`, its model or an equal rearrangement of it; batches are drawn from `rng`.
+
+    `adjust` changes the gradient of every step, for losses with further terms and coordinates that stay as they are.
+    """
     step = descent.start(flat.size, flat.theta.device)
     for _ in range(epochs):
         order = torch.from_numpy(rng.permutation(len(y))).to(y.device)
         for rows in order.split(batch):
             flat.grad.zero_()
             loss(forward(x.index_select(0, rows)), y.index_select(0, rows)).backward()
+            if adjust is not None:
+                adjust(flat)
             flat.theta.sub_(step(flat.grad))

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from sordino.clients.descent import Loss
 from sordino.clients.devices import generator_of
+from sordino.clients.personal import PersonalModels
 from sordino.data.schema import CLASSIFICATION
 from sordino.federation.sampling import Draws
 from sordino.gradients.flat import Flat, check
@@ -39,9 +40,11 @@ class Site:
         plan: Plan,
         loss: Loss | None = None,
         draws: Draws | None = None,
+        personal: PersonalModels | None = None,
     ) -> None:
         self.federation, self.plan = federation, plan
         self.draws = Draws(plan) if draws is None else draws
+        self.personal = PersonalModels() if personal is None else personal  # what clients keep for themselves
         self.losses: Loss = loss or LOSS_OF[plan.task]  # one number per example
         self.loss: Loss = lambda out, y: self.losses(out, y).mean()
         if loss is None and plan.task == CLASSIFICATION:

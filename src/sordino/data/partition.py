@@ -41,10 +41,33 @@ def split(
     labels = np.asarray(data.y)
     generator = _stream(seed)
     if partition == "iid":
-        return Split(iid(len(labels), clients, generator))
-    if partition == "dirichlet":
-        return Split(dirichlet(labels, clients, alpha, generator))
-    return Split(by_shards(labels, clients, shards, generator))
+        rows = iid(len(labels), clients, generator)
+    elif partition == "dirichlet":
+        rows = dirichlet(labels, clients, alpha, generator)
+    else:
+        rows = by_shards(labels, clients, shards, generator)
+    if data.test_y is None or not np.issubdtype(labels.dtype, np.integer):
+        return Split(rows)
+    return Split(rows, tests=alike(labels, rows, np.asarray(data.test_y), seed))
+
+
+def alike(labels: np.ndarray, rows: list[np.ndarray], held: np.ndarray, seed: int) -> list[np.ndarray]:
+    """The rows of a public test set, each dealt to one client, with the label shares that the partition gave the clients."""
+    generator = stream_for(seed, "test-partition")
+    shares = np.array([np.bincount(_codes(labels[own]), minlength=_codes(labels).max() + 1) for own in rows], float)
+    shares /= np.maximum(shares.sum(0), 1)
+    parts: list[list[np.ndarray]] = [[] for _ in rows]
+    for label in range(shares.shape[1]):
+        here = generator.permutation(np.flatnonzero(_codes(held) == label))
+        cuts = np.round(np.cumsum(shares[:, label])[:-1] * len(here)).astype(np.int64)
+        for part, piece in zip(parts, np.split(here, cuts)):
+            part.append(piece)
+    return [np.sort(np.concatenate(part)) for part in parts]
+
+
+def _codes(labels: np.ndarray) -> np.ndarray:
+    """One label for each example; of sequences the first."""
+    return labels.reshape(len(labels), -1)[:, 0].astype(np.int64)
 
 
 def iid(examples: int, clients: int, generator: np.random.Generator) -> list[np.ndarray]:
@@ -126,6 +149,10 @@ def _feed_the_empty(parts: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _stream(seed: int) -> np.random.Generator:
+    return stream_for(seed, "partition")
+
+
+def stream_for(seed: int, purpose: str) -> np.random.Generator:
     from sordino.privacy.randomness import stream
 
-    return stream(seed, 0, -1, "partition")
+    return stream(seed, 0, -1, purpose)

@@ -52,7 +52,8 @@ def federate(
     on_round: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Train as `plan` says with the clients behind `post`; with `resume` the run in `out` goes on where it was."""
-    from sordino.models import build, default_for
+    from sordino import recipes
+    from sordino.models import build
 
     patience = patience or Patience()
     if plan.scheme.report_length and options is not None and options.checkpoint_every != 1:
@@ -68,7 +69,10 @@ def federate(
         post.run = os.urandom(8).hex()
         facts = greet(post, plan, classes, normalise, schema, patience)
         plan = plan.replace(task=facts.task)
-        plan = plan.replace(model=default_for(plan.data) if plan.model == "auto" else plan.model)
+        if plan.model == "auto":
+            tokens = facts.normalise is not None and facts.normalise.tokens
+            told = recipes.PublicFacts(sum(facts.sizes), facts.clients, facts.shape, facts.classes, tokens)
+            plan = plan.replace(model=str(recipes.model_for(told, plan.epsilon if plan.private else None).value))
         kept = {"run": post.run, "facts": facts.to_json(), "plan": plan.to_json(), "names": post.names}
         out.mkdir(parents=True, exist_ok=True)
         if (out / "ledger.jsonl").exists():

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from sordino.clients.descent import Loss
+    from sordino.clients.personal import PersonalModels
     from sordino.engines.scoring import Scoring
     from sordino.federation.population import Federation
     from sordino.federation.sampling import Draws
@@ -92,6 +93,7 @@ class Setup:
     draws: Draws
     options: EngineOptions
     loss: Loss | None = None
+    personal: PersonalModels | None = None  # where clients keep what is theirs; None: in memory
 
 
 StartEngine = Callable[[Setup], Started]
@@ -105,7 +107,7 @@ def start_engine(setup: Setup) -> Started:
     from sordino.schemes.pooled import PooledGradients
 
     options = setup.options
-    site = Site(setup.model, setup.federation, setup.terms.plan, setup.loss, setup.draws)
+    site = Site(setup.model, setup.federation, setup.terms.plan, setup.loss, setup.draws, setup.personal)
     start = site.flat.vector().cpu().numpy()
     theta = shared(start.shape, start.dtype.type)
     theta[:] = start
@@ -113,6 +115,8 @@ def start_engine(setup: Setup) -> Started:
     if options.isolate_clients and isinstance(work, PooledGradients):
         work.isolate_clients = True
     can_fork = sys.platform == "linux" and site.device.type == "cpu"
+    if setup.terms.scheme.keeps_personal and setup.personal is None:
+        can_fork = False  # what a client keeps in memory would be lost to the next worker
     return Started(_engine(options, can_fork)(work, Scoring(site, theta), theta, options), work, start)
 
 

@@ -1,4 +1,4 @@
-"""Features of pictures and signals that no data is needed for, and what is asked of the data to centre them.
+"""Features of pictures and signals that no data is needed for.
 
     generator    synthetic pictures, from a seed
     filters      filters from synthetic pictures
@@ -6,8 +6,8 @@
     examples     what is done to the features of one example: unit length, power, a given mean, damped directions
     extractor    all of the above for one recipe and one shape of data, under one digest
     cache        features of one client on disk
-    statistics   sums over the data that are released with noise: mean, covariance
-    recipe       the settings by shape of data and epsilon
+    recipe       the settings, by shape of data
 
-Everything but `statistics` is a function of one example and public arrays: it costs no privacy.
+Everything is a function of one example and public arrays: it costs no privacy. The mean that centres features is released as part
+of a plan (`sordino.preparation.features`).
 """

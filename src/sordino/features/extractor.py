@@ -9,7 +9,9 @@ the same.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -18,6 +20,17 @@ from sordino.features.maps import FeatureMap, picture_shape
 from sordino.features.recipe import Recipe
 
 _SOME = 1000  # pictures at a time
+
+
+class Rows(Protocol):
+    """Rows that are made a slice at a time."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +52,7 @@ class Extractor:
         """Rows of unit length (float32) from pictures: bytes, or floats from 0 to 1."""
         return examples.joined(self.map(x, threads), self.map.sizes, self.recipe.power)
 
-    def finished(self, rows: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    def finished(self, rows: np.ndarray | Rows, mean: np.ndarray) -> np.ndarray:
         """What the head takes: `rows` of `joined`, a released (or public) mean subtracted, damped; unit length."""
         out = np.empty(rows.shape, np.float32)
         for start in range(0, len(rows), _SOME):
@@ -49,7 +62,7 @@ class Extractor:
 
 
 def extractor(recipe: Recipe, shape: tuple[int, ...], threads: int = 1) -> Extractor:
-    """Synthetic pictures, filters and damped directions of this recipe for data of this shape."""
+    """Synthetic pictures, filters and damped directions of this recipe for data of this shape. Made in half a minute."""
     whole = picture_shape(shape)
     for block in recipe.blocks:
         block.seen(whole)  # refuses pictures that are too small before anything is made
@@ -59,14 +72,19 @@ def extractor(recipe: Recipe, shape: tuple[int, ...], threads: int = 1) -> Extra
         seen = _shrunk(pictures.reshape(-1, *whole), block.shrink)
         banks.append(filters.build(seen, block.window(whole), block.filters, recipe.seed, symmetric=block.mirror))
     mapped = FeatureMap(shape, recipe.blocks, banks)
-    name = hashlib.blake2b(recipe.features_digest.encode(), digest_size=16, person=b"sordino.extract")
-    for bank in banks:
-        name.update(bank.digest.encode())
     damping = None
     if recipe.damped:
         rows = examples.joined(mapped(pictures, threads), mapped.sizes, recipe.power)
         damping = examples.damping(examples.centred(rows, rows.mean(axis=0)), recipe.damped)
-    return Extractor(recipe, tuple(shape), mapped, damping, name.hexdigest())
+    return Extractor(recipe, tuple(shape), mapped, damping, named(recipe, banks))
+
+
+def named(recipe: Recipe, banks: Sequence[filters.FilterBank]) -> str:
+    """The digest of a recipe's features and of the filters that were made for it."""
+    name = hashlib.blake2b(recipe.features_digest.encode(), digest_size=16, person=b"sordino.extract")
+    for bank in banks:
+        name.update(bank.digest.encode())
+    return name.hexdigest()
 
 
 def _shrunk(pictures: np.ndarray, factor: int) -> np.ndarray:

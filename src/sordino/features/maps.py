@@ -140,7 +140,7 @@ class FeatureMap:
         self.given = tuple(shape)
         self.shape = picture_shape(shape)
         self.parts = [BlockMap(block, bank, self.shape) for block, bank in zip(blocks, banks, strict=True)]
-        self.sizes = [block.size(self.shape) for block in blocks]
+        self.sizes, self.banks = [block.size(self.shape) for block in blocks], tuple(banks)
 
     def __call__(self, x: np.ndarray, threads: int = 1) -> np.ndarray:
         """Features (n, sum of sizes) of pictures (n, C, H, W): bytes, or floats from 0 to 1."""

@@ -7,6 +7,8 @@ model.safetensors    the final model
 statement.json/.txt  what is proven
 report.html          the same for people
 checkpoint/          to go on from
+checkpoint/personal/ what clients keep for themselves, in a simulation: private, readable by its owner alone
+fairness.json        accuracy over the clients' public test splits, if there are such
 models/              the released models of some rounds, if they were to be kept
 """
 
@@ -35,6 +37,7 @@ class RunFolder:
         self.path = Path(path)
         self.ledger, self.metrics = self.path / "ledger.jsonl", self.path / "metrics.jsonl"
         self.checkpoint = self.path / "checkpoint"
+        self.personal = self.checkpoint / "personal"
         self.plan = self.path / "plan.toml"
         self.models = self.path / "models"
         self._lines: IO[str] | None = None

@@ -63,6 +63,7 @@ class Federation:
         size: int | Callable[[int], int] | None = None,
         test: Pair | None = None,
         local_tests: Sequence[Pair] | None = None,
+        test_rows: Sequence[np.ndarray] | None = None,
         ids: Sequence[str] | None = None,
         normalise: Normalise | None = None,
         classes_from_labels: bool = False,
@@ -81,6 +82,7 @@ class Federation:
         self.normalise = normalise
         self._make, self._size = make, size
         self._test, self._local_tests = test, local_tests
+        self._test_rows = test_rows if test is not None else None  # which of the public test set is each client's
 
     # ---- what a client holds ---------------------------------------------------------------------------------
 
@@ -141,7 +143,10 @@ class Federation:
         return self._test
 
     def local_test(self, k: int) -> Pair | None:
-        """Client k's own held-out examples, where the data set has such a split."""
+        """Client k's own held-out examples, where the data set has such a split; they are public."""
+        if self._test_rows is not None and self.test is not None:
+            x, y = self.test
+            return x[self._test_rows[k]], y[self._test_rows[k]]
         if self._local_tests is None:
             return None
         x, y = self._local_tests[k]
@@ -149,7 +154,7 @@ class Federation:
 
     @property
     def has_local_tests(self) -> bool:
-        return self._local_tests is not None
+        return self._local_tests is not None or self._test_rows is not None
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -235,8 +240,7 @@ class Federation:
         made.__dict__.pop("input_shape", None)
         if self.x is not None and self.offsets is not None:
             ends = [*self.offsets.tolist(), len(self.x)]  # canaries' records may lie behind those of the clients
-            parts = [apply(self.x[low:high]) for low, high in zip(ends[:-1], ends[1:]) if high > low]
-            made.x = _frozen(np.concatenate(parts)) if parts else None
+            made.x = _frozen(_filled(self.x, ends, apply))
         if self._make is not None:
             make = self._make
             made._make = lambda k: (apply(np.asarray((pair := make(k))[0])), pair[1])
@@ -513,7 +517,7 @@ class Federation:
             y=np.asarray(data.y, dtype=np.int64)[order],
             offsets=np.concatenate([[0], np.cumsum([len(r) for r in rows.indices])]).astype(np.int64),
             test=test,
-            local_tests=None if rows.tests is None or test is None else [(test[0][r], test[1][r]) for r in rows.tests],
+            test_rows=rows.tests,
             ids=rows.ids,
             normalise=data.normalise or usual(data.x.dtype),
             origin=_dealt(dataset, data.name, partition, alpha, seed, shards),
@@ -624,6 +628,18 @@ def _deal(
         raise BadInput(f"{name} does not say whose its rows are: name the column (client_column), or choose iid.")
     rows = split(Dataset(name, x, y, None, None, 0), partition, clients=clients, alpha=alpha, seed=seed)
     return [(x[r], y[r]) for r in rows.indices]
+
+
+def _filled(x: np.ndarray, ends: Sequence[int], apply: Callable[[np.ndarray], np.ndarray]) -> np.ndarray | None:
+    """`apply` of one stretch after another, in one array: large input is never held twice."""
+    out: np.ndarray | None = None
+    for low, high in zip(ends[:-1], ends[1:]):
+        if high > low:
+            part = apply(x[low:high])
+            if out is None:
+                out = np.empty((len(x), *part.shape[1:]), part.dtype)
+            out[low:high] = part
+    return out
 
 
 def _frozen(array: np.ndarray | None) -> np.ndarray | None:

@@ -1,5 +1,9 @@
 """What the server does with a released mean: SGD, momentum or Adam on the model's vector. Post-processing costs no privacy.
 
+A mean of clipped contributions is at most as long as the bound, so a step along it is as long as the bound says: a rule that
+moves the bound also moves the step. `scaled` steps go along mean / bound, so that a learning rate means the same under every
+bound. `factor` is the learning rate's schedule: warm-up, then decay.
+
 State is plain arrays, so that a checkpoint holds it and a resumed run goes on bit for bit.
 """
 
@@ -11,6 +15,10 @@ import numpy as np
 
 Arrays = dict[str, np.ndarray]
 
+STEPS = ("mean", "scaled")
+SCHEDULES = ("constant", "decay")
+WARM_UP = 0.05  # part of the rounds in which the learning rate rises
+
 
 @dataclass(frozen=True)
 class ServerOptimizer:
@@ -19,6 +27,7 @@ class ServerOptimizer:
     kind: str = "sgd"
     lr: float = 1.0
     momentum: float = 0.9
+    steps: str = "mean"
 
     def init(self, size: int) -> Arrays:
         if self.kind == "momentum":
@@ -32,16 +41,34 @@ class ServerOptimizer:
         return {}
 
     @np.errstate(over="ignore", invalid="ignore")  # training looks at the result, and says it better
-    def step(self, theta: np.ndarray, mean: np.ndarray, state: Arrays) -> tuple[np.ndarray, Arrays]:
-        mean = mean.astype(np.float32)
+    def step(
+        self, theta: np.ndarray, mean: np.ndarray, state: Arrays, bound: float | None = None, factor: float = 1.0
+    ) -> tuple[np.ndarray, Arrays]:
+        """`bound`: that of the contributions; None where there is none, and steps follow the mean."""
+        scaled = self.steps == "scaled" and bound is not None
+        mean = (mean / bound if scaled else mean).astype(np.float32)
+        lr = np.float32(self.lr * factor)
         if self.kind == "sgd":
-            return theta + np.float32(self.lr) * mean, state
+            return theta + lr * mean, state
         if self.kind == "momentum":
             velocity = np.float32(self.momentum) * state["velocity"] + mean
-            return theta + np.float32(self.lr) * velocity, {"velocity": velocity}
+            return theta + lr * velocity, {"velocity": velocity}
         t = state["steps"] + 1
         first = np.float32(0.9) * state["first"] + np.float32(0.1) * mean
         second = np.float32(0.99) * state["second"] + np.float32(0.01) * np.square(mean)
         first_hat = first / np.float32(1 - 0.9 ** int(t[0]))
-        root = np.sqrt(second / np.float32(1 - 0.99 ** int(t[0]))) + np.float32(1e-4)
-        return theta + np.float32(self.lr) * first_hat / root, {"first": first, "second": second, "steps": t}
+        least = np.float32(1e-8 if scaled else 1e-4)  # a mean in bounds over many records is short in every coordinate
+        root = np.sqrt(second / np.float32(1 - 0.99 ** int(t[0]))) + least
+        return theta + lr * first_hat / root, {"first": first, "second": second, "steps": t}
+
+
+def factor(schedule: str, round: int, rounds: int) -> float:
+    """What the learning rate is multiplied by in a round (from 1): up in the first rounds, then in a line down towards 0.
+
+    >>> [round_ for round_ in (factor("decay", t, 40) for t in (1, 2, 3, 40))]
+    [0.5, 1.0, 1.0, 0.02631578947368421]
+    """
+    if schedule == "constant":
+        return 1.0
+    warm = int(WARM_UP * rounds)
+    return round / warm if round <= warm else (rounds - round + 1) / (rounds - warm)

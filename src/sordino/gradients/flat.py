@@ -154,7 +154,7 @@ class Flat:
     def __init__(self, model: nn.Module, theta: Tensor | None = None) -> None:
         check(model)
         self.model = model
-        self.slots = _slots(model)
+        self.slots = layout(model)
         self.size = sum(s.size for s in self.slots)
         trainable = [p for p in model.parameters() if p.requires_grad]
         device = trainable[0].device
@@ -239,7 +239,7 @@ class Flat:
         self._state.restore()
 
 
-def _slots(model: nn.Module) -> list[Slot]:
+def layout(model: nn.Module) -> list[Slot]:
     """The vector's layout: a function of the model's structure alone."""
     reordered = {
         id(m.weight) for m in model.modules() if isinstance(m, _CHANNELS_LAST) and isinstance(m.weight, nn.Parameter)

@@ -76,6 +76,10 @@ class Record(ABC):
     def drop(self, bad: Tensor) -> None:
         """Make the examples of the mask `bad` contribute nothing, even where they hold NaN."""
 
+    def squared_sums(self, real: int) -> list[Tensor]:
+        """Sums over the first `real` examples of squared entries, in double precision, one per parameter."""
+        return [rows[:real].square().sum(0, dtype=torch.float64) for rows in self.rows()]
+
 
 class Rows(Record):
     """Gradients that are simply kept."""
@@ -134,6 +138,21 @@ class Dense(Record):
 
     def rows(self) -> list[Tensor]:
         return [torch.bmm(self.g.transpose(1, 2), a).flatten(1) for a in self.inputs] + [self.sums] * self.biases
+
+    def squared_sums(self, real: int) -> list[Tensor]:
+        if self.g.shape[1] > 1:
+            own = self.sums[:real].square().sum(0, dtype=torch.float64)
+            return [self._squared(a, real) for a in self.inputs] + [own] * self.biases
+        g = self.g[:real, 0].square()  # the square of an outer product is that of the squares
+        own = g.sum(0, dtype=torch.float64)
+        return [(g.t() @ a[:real, 0].square()).double() for a in self.inputs] + [own] * self.biases
+
+    def _squared(self, a: Tensor, real: int) -> Tensor:
+        """Gradients of a few examples at a time, so that they never leave the cache."""
+        out = a.new_zeros(self.g.shape[2], a.shape[2], dtype=torch.float64)
+        for s in blocks(real, out.numel()):
+            out += torch.bmm(self.g[s].transpose(1, 2), a[s]).square_().sum(0)
+        return out
 
     def drop(self, bad: Tensor) -> None:
         self.inputs, self.g = [_zeroed(a, bad) for a in self.inputs], _zeroed(self.g, bad)

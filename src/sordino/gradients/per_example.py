@@ -138,6 +138,20 @@ class PerExample:
             out += [taken.rows()[:real].numpy(force=True) for taken, real in passes]
         return np.concatenate(out)
 
+    def squared_sums(self, x: Batch, y: Batch) -> np.ndarray:
+        """The sum over examples of their squared gradient entries [d]: what a Fisher diagonal is made of.
+
+        An example whose gradient is not finite adds nothing.
+        """
+        total = np.zeros(self.flat.size)
+        for passes in self._chunks(x, y, None):
+            for taken, real in passes:
+                bad = ~torch.isfinite(taken.squares().sum(1))
+                if bool(bad.any()):
+                    taken.drop(bad)
+                total += taken.squared_sums(real).numpy(force=True)
+        return total
+
     def _chunks(self, x: Batch, y: Batch, seed: int | None) -> Iterator[Iterator[tuple[PerExampleGrads, int]]]:
         """Chunks in as many passes as the strategy needs, each with the number of its slots that hold examples."""
         x, y = self._batch(x, y)

@@ -16,6 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, fx, nn
 
+from sordino.gradients import WINDOW
 from sordino.gradients.flat import Flat
 from sordino.gradients.fused import Block
 from sordino.gradients.ghost_block import BlockAdapter
@@ -33,12 +34,11 @@ from sordino.gradients.ghost_modules import (
 from sordino.gradients.losses import Loss, checked, rowwise
 from sordino.gradients.rewrite import quicken, trace
 
-CHUNK = 128  # fewer examples leave the fixed cost of a pass visible, more leave the cache
-DENSE = 256  # the same for models of dense layers only, where a pass is short
+DENSE = 256  # like `WINDOW`, for models of dense layers only, where a pass is short
 _BYTES = 128 << 20  # of per-example gradients alive at a time
 
 
-def power_of_two(entries: int, most: int = CHUNK) -> int:
+def power_of_two(entries: int, most: int = WINDOW) -> int:
     """Examples of `entries` kept numbers each that fit the memory, at most `most`."""
     fits = max(1, _BYTES // (4 * max(1, entries)))
     return min(most, 1 << (fits.bit_length() - 1))
@@ -96,6 +96,15 @@ class PerExampleGrads:
                 out[:, window.offset : window.offset + window.size] = rows
         return out
 
+    def squared_sums(self, real: int) -> Tensor:
+        """The flat sum over the first `real` examples of squared entries, in double precision."""
+        out = torch.zeros_like(self.flat.grad, dtype=torch.float64)
+        for record, slots in self.parts:
+            for slot, total in zip(slots, record.squared_sums(real)):
+                window = self.flat.slots[slot]
+                out[window.offset : window.offset + window.size] = total.reshape(-1)
+        return out
+
     def drop(self, bad: Tensor) -> None:
         """Make the examples of the mask contribute nothing."""
         for record, _ in self.parts:
@@ -140,7 +149,7 @@ class Ghost:
         self.blocks = [BlockAdapter(m, of[id(m._layer[0])], self.tape) for m in blocks if id(m._layer[0]) in of]
         self.stand_ins: list[Adapter | BlockAdapter] = [*self.adapters, *self.blocks]
         dense = all(isinstance(a, LinearAdapter) for a in self.adapters)
-        most = power_of_two(sum(a.kept for a in self.adapters), DENSE if dense else CHUNK)
+        most = power_of_two(sum(a.kept for a in self.adapters), DENSE if dense else WINDOW)
         self.step = most if slots is None else min(slots, most)
 
     def run(self, x: Tensor, y: Tensor, real: int | None = None) -> PerExampleGrads:
@@ -182,7 +191,7 @@ class Vmap:
     """All gradients of a chunk through `torch.func`."""
 
     def __init__(self, flat: Flat, loss: Loss, slots: int | None = None) -> None:
-        self.flat, self.loss, self.step = flat, loss, min(power_of_two(flat.size), slots or CHUNK)
+        self.flat, self.loss, self.step = flat, loss, min(power_of_two(flat.size), slots or WINDOW)
 
     def run(self, x: Tensor, y: Tensor, real: int | None = None) -> PerExampleGrads:
         from torch.func import functional_call, grad, vmap
@@ -204,7 +213,7 @@ class Loop:
     """One backward pass per example."""
 
     def __init__(self, flat: Flat, loss: Loss, slots: int | None = None) -> None:
-        self.flat, self.loss, self.step = flat, loss, min(power_of_two(flat.size), slots or CHUNK)
+        self.flat, self.loss, self.step = flat, loss, min(power_of_two(flat.size), slots or WINDOW)
 
     def run(self, x: Tensor, y: Tensor, real: int | None = None) -> PerExampleGrads:
         flat, grads = self.flat, [torch.zeros(len(x), *p.shape, device=p.device) for p in self.flat.parameters]

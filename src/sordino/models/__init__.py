@@ -36,6 +36,15 @@ def _conv(kind: str) -> Callable[[tuple[int, ...], int], nn.Module]:
     return make
 
 
+def _standardised(kind: str) -> Callable[[tuple[int, ...], int], nn.Module]:
+    def make(shape: tuple[int, ...], classes: int) -> nn.Module:
+        from sordino.models import standardised
+
+        return getattr(standardised, kind)(shape, classes)
+
+    return make
+
+
 def _linear(shape: tuple[int, ...], classes: int) -> nn.Module:
     from sordino.models.convnets import Linear
 
@@ -66,32 +75,22 @@ MODELS: dict[str, Entry] = {
     "cnn-cifar-acn": Entry(_conv("TwoConvThreeFC"), (3,), "2 conv 5x5 + 3 FC (DP-FedACN's CIFAR network)"),
     "cnn-rail": Entry(_conv("Signal"), (2,), "1-D, 2 conv + 2 FC (AdaCT-DPFL's rail network)"),
     "char-lstm": Entry(_lstm, (1,), "embedding 8, 2 LSTM layers of 256, next character (LEAF; DP-FedACN)"),
+    "mlp": Entry(_standardised("table_mlp"), (1,), "tables: asinh of each column, 64 hidden units with tanh"),
+    "table-linear": Entry(_standardised("table_linear"), (1,), "tables: asinh of each column, linear softmax"),
+    "std-linear": Entry(_standardised("std_linear"), (1, 2, 3, 4), "each record standardised, linear softmax"),
+    "std-mlp": Entry(_standardised("std_mlp"), (1, 2, 3, 4), "each record standardised, 64 hidden units with tanh"),
+    "std-cnn": Entry(_standardised("std_cnn"), (3,), "each picture standardised, then cnn-tanh"),
+    "std-cnn-1d": Entry(_standardised("std_cnn_1d"), (2,), "each signal standardised, then cnn-rail"),
     "resnet18": Entry(_resnet, (3,), "ResNet-18 with GroupNorm (He et al. 2016; Wu and He 2018)"),
-}
-
-_DEFAULTS = {
-    "digits": "linear",
-    "mnist": "cnn-mnist",
-    "fashion-mnist": "cnn-mnist",
-    "cifar10": "cnn-cifar",
-    "cifar100": "cnn-cifar",
-    "svhn": "cnn-cifar",
-    "shakespeare": "char-lstm",
-    "forda": "cnn-rail",
-    "fordb": "cnn-rail",
-    "rail": "cnn-rail",
-    "rail-simulated": "cnn-rail",
+    "head": Entry(
+        _conv("Head"), (1,), "linear softmax without a bias, starts at zero; for features (prepare features)"
+    ),
 }
 
 
 def names() -> list[str]:
     """Every network that `build` knows."""
     return list(MODELS)
-
-
-def default_for(data: str) -> str:
-    """The network that the papers use on a data set; `linear` where they say nothing."""
-    return _DEFAULTS.get(data.lower().replace("cifar-", "cifar"), "linear")
 
 
 def build(name: str, shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.Module:

@@ -38,6 +38,18 @@ class Linear(nn.Module):
         return self.out(torch.flatten(x, 1))
 
 
+class Head(nn.Module):
+    """Softmax regression without a bias: features carry a constant of their own. Convex, so it starts at zero."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        self.out = nn.Linear(math.prod(shape), classes, bias=False)
+        nn.init.zeros_(self.out.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(torch.flatten(x, 1))
+
+
 class LeNet(nn.Module):
     """LeNet-5: 6 and 16 filters of 5x5, then 120 and 84 units. 28x28 inputs are padded to 32x32 as in 1998."""
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from sordino.errors import BadInput
 from sordino.preparation.base import Preparation, Released, Stages, Statistic
+from sordino.preparation.features import Features
 from sordino.preparation.standard import Standard
 
-__all__ = ["KINDS", "Preparation", "Released", "Stages", "Standard", "Statistic", "preparation_from"]
+__all__ = ["KINDS", "Features", "Preparation", "Released", "Stages", "Standard", "Statistic", "preparation_from"]
 
-KINDS: dict[str, type[Preparation]] = {made.kind: made for made in (Standard,)}
+KINDS: dict[str, type[Preparation]] = {made.kind: made for made in (Standard, Features)}
 
 
 def preparation_from(plain: Mapping[str, Any]) -> Preparation:

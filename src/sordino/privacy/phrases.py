@@ -81,6 +81,10 @@ DEPLOYMENT = "A deployment: the data of each client stayed with that client."
 STOPPED_EARLY = "The epsilon is that of the whole budget: nothing is subtracted because the run stopped early."
 LOST = "Rounds that were interrupted, are paid for and were not run again: {lost}."
 CLAIM = "This figure is a claim of the paper. It does not replace the verdict."
+PERSONAL = (
+    "Each client has parameters of its own. They are trained on its data without noise, they never leave it, and nothing here "
+    "protects them: a person who gets them learns about the data of that client. The guarantee is for what is released."
+)
 NOTHING_LEFT = "Nothing. Every released value went through a mechanism and was charged to the budget."
 
 

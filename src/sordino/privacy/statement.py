@@ -45,6 +45,8 @@ class Statement:
     epsilon_claimed: float | None = None
     claim: str = ""  # how the paper arrives at it
     reasons: tuple[str, ...] = ()  # why it is not private
+    departures: tuple[str, ...] = ()  # where a published run is set otherwise than its paper
+    guess: str = ""  # what of the paper was not read, where a published run is a guess at it
     disclosures: tuple[str, ...] = ()  # what left without noise in this run, and why
     assumptions: tuple[str, ...] = ()
     budget: float | None = None  # the epsilon that was asked for
@@ -56,6 +58,7 @@ class Statement:
     noise_to_bound: float | None = None  # length of the noise on the mean over the bound on the mean's signal
     seed: int | None = None  # of noise and draws, where they can be repeated
     prelude: tuple[str, ...] = ()  # what was released before round 1, and with how much noise, in words
+    personal: bool = False  # clients keep a model, or layers, of their own
     defence: str | None = None  # a heuristic that changed updates before they were clipped
     notes: tuple[str, ...] = ()  # further assumptions, told by the scheme or by the way gradients are clipped
     account: str = ""  # what all runs on the same records come to, as a sentence
@@ -66,7 +69,7 @@ class Statement:
                 object.__setattr__(self, name, words(getattr(self, name)))
             except ValueError:
                 raise BadInput(f"{name} must be one of {', '.join(words)}, not {getattr(self, name)!r}.") from None
-        for name in ("reasons", "disclosures", "assumptions", "prelude", "notes"):
+        for name in ("reasons", "departures", "disclosures", "assumptions", "prelude", "notes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if isinstance(self.multiplier, list):
             object.__setattr__(self, "multiplier", tuple(self.multiplier))
@@ -160,9 +163,11 @@ class Statement:
             ("What the numbers mean", self._meaning()),
             ("How it was computed", self._computed()),
             ("What was released before round 1", _numbered(self.prelude)),
+            ("What stays with the clients", [phrases.PERSONAL] * self.personal),
             ("Heuristic defence", [] if self.defence is None else [phrases.heuristic(self.defence, self.proven)]),
             ("What happened to the budget", self._budget()),
             ("What the paper claims", self._claimed()),
+            ("Where the run departs from the paper", [self.guess] * bool(self.guess) + _numbered(self.departures)),
             ("What is assumed", _numbered((*self.assumptions, *self.notes))),
             ("What left without noise", _numbered(self.disclosures) or [phrases.NOTHING_LEFT] * self.proven),
             ("Where it ran", [phrases.SIMULATION if self.simulated else phrases.DEPLOYMENT]),

@@ -6,12 +6,15 @@ reason or setting a run folder may contain, and show it as text.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import html
 import re
 
-VOID = frozenset({"meta", "br", "hr", "wbr"})
+VOID = frozenset({"meta", "br", "hr", "wbr", "img"})
 # Control characters, and the invisible ones that turn the reading direction: a name could pass for another with them.
 _HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+PNG = b"\x89PNG\r\n\x1a\n"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
 
@@ -48,6 +51,17 @@ def tag(name: str, /, *children: object, **attributes: object) -> Safe:
             opening.append(key if value is True else f'{key}="{text(value)}"')
     start = f"<{' '.join(opening)}>"
     return Safe(start) if name in VOID else Safe(f"{start}{join(*children)}</{name}>")
+
+
+def picture(data: str, words: str) -> Safe | None:
+    """An image of base64 PNG inside the page, the only kind of `src` there is; None if `data` is anything else."""
+    try:
+        found = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    if not found.startswith(PNG):
+        return None
+    return Safe(f'<img alt="{text(words)}" src="data:image/png;base64,{base64.b64encode(found).decode()}">')
 
 
 def sheet(css: str) -> Safe:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 from importlib.resources import files
 
-from sordino.report import sections
+from sordino.report import inverted, sections
 from sordino.report.compare import comparison
 from sordino.report.html import Safe, sheet, tag
 from sordino.report.promise import assumed, promise
@@ -27,13 +27,14 @@ def page(run: Run, verdict: Verdict) -> str:
             "main",
             sections.head(run, verdict),
             comparison(run, verdict),
+            inverted.section(run),
             promise(run, verdict),
             assumed(run, verdict),
             sections.training(run, figures(run)),
             sections.plan(run),
             sections.repeat(run),
         ),
-        _foot(),
+        _foot(run),
         class_=_TONE.get(verdict.kind, "bad"),
     )
     return f"<!DOCTYPE html>\n{tag('html', _head(run, verdict, css), body, lang='en')}\n"
@@ -41,7 +42,8 @@ def page(run: Run, verdict: Verdict) -> str:
 
 def _head(run: Run, verdict: Verdict, css: str) -> Safe:
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    images = "img-src data:; " if inverted.shows_records(run) else ""
+    policy = f"default-src 'none'; {images}style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -55,13 +57,25 @@ def _head(run: Run, verdict: Verdict, css: str) -> Safe:
 
 def _masthead(run: Run) -> Safe:
     title = tag("p", f"Privacy report for {run.name}")
-    return tag("header", tag("p", "Sordino", class_="brand"), title, class_="masthead")
+    shown = tag("p", tag("strong", inverted.WARNING)) if inverted.shows_records(run) else None
+    return tag("header", tag("p", "Sordino", class_="brand"), title, shown, class_="masthead")
 
 
-def _foot() -> Safe:
+def _foot(run: Run) -> Safe:
     lines = [tag("div", tag("span", word)) for word in ("Read by", "Date", "Signature")]
     return tag(
         "footer",
         tag("div", *lines, class_="sign", aria_hidden="true"),
-        tag("p", "Drawn from the plan, the statement and the metrics of the run. All figures are released values."),
+        tag(
+            "p",
+            "Drawn from the plan, the statement and the metrics of the run. All figures are released values.",
+            _played(run),
+        ),
     )
+
+
+def _played(run: Run) -> str | None:
+    """The results of attacks are no released values: the owner of the data played them on the data itself."""
+    if not run.attacks and run.inversion is None:
+        return None
+    return " Except those of attacks: the owner of the data played them on the data itself, and no epsilon covers them."

@@ -33,6 +33,7 @@ def promise(run: Run, verdict: Verdict) -> Safe:
     rows += [("Computed by", _computed(run)), ("Noise", _noise(run))]
     rule = (run.statement or {}).get("rule")
     rows += [("Rule for the bound", f"{str(rule).rstrip('.')}." if rule else None), ("Budget", _budget(run, proven))]
+    rows += [("Stays with clients", phrases.PERSONAL if (run.statement or {}).get("personal") else None)]
     rows += [("The paper’s claim", _claim(run)), ("Heuristic defence", _defence(run, proven))]
     cells = [join(tag("dt", name), tag("dd", value)) for name, value in rows if value]
     title = "What is promised" if proven else "What was done"

@@ -25,8 +25,10 @@ class Run:
     statement: dict[str, object] | None = None
     metrics: tuple[dict[str, Any], ...] = ()
     audit: dict[str, object] | None = None
+    fairness: dict[str, object] | None = None
     attacks: tuple[dict[str, object], ...] = field(default=())
     refused: tuple[dict[str, object], ...] = field(default=())  # attacks that this run does not allow
+    inversion: dict[str, object] | None = None
 
     @classmethod
     def read(cls, folder: str | Path) -> Run:
@@ -44,8 +46,10 @@ class Run:
             statement=_object(folder / "statement.json"),
             metrics=tuple(_rows(folder / "metrics.jsonl")),
             audit=_object(folder / "audit.json"),
+            fairness=_object(folder / "fairness.json"),
             attacks=_objects(attack, "results"),
             refused=_objects(attack, "refused"),
+            inversion=_object(folder / "inversion.json"),
         )
 
     def points(self, key: str) -> tuple[Point, ...]:

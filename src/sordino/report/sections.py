@@ -12,11 +12,11 @@ from sordino.report.verdict import Kind, Verdict
 
 ROWS = 40  # of the table behind the charts
 
-SERVER = ("server_optimizer", "server_lr", "server_momentum")
+SERVER = ("server_optimizer", "server_lr", "server_momentum", "steps", "lr_schedule")
 # The plan's settings by subject; what is not named here is listed last.
 SUBJECTS = (
     ("Population", ("data", "clients", "partition", "alpha", "model")),
-    ("Method", ("method", "variant", "mechanism", "bound", "defence")),
+    ("Method", ("method", "variant", "mechanism", "bound", "personal", "defence")),
     ("Guarantee", ("unit", "observer", "relation", "epsilon", "delta", "multiplier")),
     ("Taking part", ("sampling", "cohort", "weights", "weight_cap")),
     ("Chance", ("seed", "secure", "canaries")),
@@ -85,11 +85,24 @@ def _key_figures(run: Run, verdict: Verdict) -> Safe:
         shown.append(("Accuracy", percent(accuracy[-1][1]), "measured on a public test set"))
     else:
         shown.append(("Accuracy", "–", "not measured"))
+    shown.append(_between_clients(run))
     planned = number(run.said("rounds_planned")) or number(run.plan.get("rounds"))
     short = planned is not None and run.rounds < planned
     shown.append(("Rounds", f"{run.rounds:,}", f"of {int(planned):,} planned" if short and planned else "as planned"))
     cells = [tag("div", tag("dt", name), tag("dd", tag("b", value), tag("span", note))) for name, value, note in shown]
     return tag("dl", *cells, class_="figures")
+
+
+def _between_clients(run: Run) -> tuple[str, str, str]:
+    """How far clients lie apart, on public splits of theirs; other figures stay with the clients."""
+    name, said = "Between clients", run.fairness or {}
+    sd, lowest, tenth, many = (number(said.get(key)) for key in ("sd", "lowest", "tenth", "clients"))
+    if sd is None or lowest is None or tenth is None or many is None:
+        return name, "–", "no public test split of each client; such figures stay with the clients"
+    few = number(said.get("smallest")) or 0
+    chance = f"; the smallest split has {few:,.0f} records" if few < 50 else ""
+    note = f"standard deviation of accuracy over {many:,.0f} public splits; lowest {percent(lowest)}, 10th percentile {percent(tenth)}"
+    return name, f"{100 * sd:.1f} points", note + chance
 
 
 def training(run: Run, figures: list[Figure]) -> Safe:

@@ -29,6 +29,8 @@ class RoundOutput:
     mean: np.ndarray  # the noisy mean, decoded
     noise: float | np.ndarray  # std of the noise in that mean before decoding: public
     pre_clip: Answer | None = None  # to the query before the sum, if the rule has one
+    epochs: int = 1  # local epochs that ended with this release; 0 in the middle of one
+    ends_round: bool = True  # False where a client releases several times in a round, and this was not the last
 
 
 class Queries(NamedTuple):

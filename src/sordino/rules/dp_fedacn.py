@@ -5,6 +5,10 @@ Published (algorithm 1, equations 9 and 13 to 15), with the fraction of clients 
 
     C_0 = mean raw norm of round 1,   C_{t+1} = exp(+L_t) rho_t C_t,   rho_1 = 1, rho_t = sqrt(1 - 1/t)
 
+A client's contribution is g, the sum of its gradients; the server multiplies by the learning rate (`schemes.gradient_sum`). Nothing
+in the paper links sigma to its epsilons. Here sigma is z C: C is the plan's bound, and z the multiplier that was given, or the one
+that the certified variant needs for the epsilon that was asked for. The statement says which.
+
 The bits are exact, the noise N(0, sigma^2) does not follow C_t, and the sign is wrong: to minimise the loss of
 equation 11 the bound must shrink when most norms lie below it. As printed it runs away from the median, to zero or
 without end.
@@ -24,6 +28,7 @@ import numpy as np
 
 from sordino.errors import positive
 from sordino.privacy.bounds import Bound, Flat
+from sordino.privacy.vocabulary import Unit
 from sordino.rules import quantile
 from sordino.rules.base import Queries, RoundOutput, State, trust
 from sordino.rules.exact import finite
@@ -32,6 +37,7 @@ from sordino.rules.query import Answer, RawBit, RawNorm
 
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
+    from sordino.plan import Plan
 
 REASONS = (
     "No formula ties the noise to epsilon: it is a label on the experiments, with neither theorem nor calibration.",
@@ -41,6 +47,22 @@ REASONS = (
     "The sign in equation 14 makes the bound run away from the median instead of towards it.",
     "Delta counts the records of a client, while whole client updates are clipped.",
 )
+
+
+def reasons_of(plan: Plan) -> tuple[str, ...]:
+    """True of this run: where its sigma comes from, and of which unit the bits are."""
+    label, bits, first, noise, sign, delta = REASONS
+    how = (
+        f"{label} Here sigma is the multiplier {plan.multiplier:g} that was given, times the plan's bound of {plan.bound:g}."
+        if plan.multiplier is not None
+        else f"{label} Here sigma is what the certified variant needs for epsilon {plan.epsilon:g} at the plan's bound of {plan.bound:g}."
+    )
+    if plan.unit == Unit.CLIENT:
+        return (how, bits, first, noise, sign, delta)
+    of_records = (
+        "Every release uses an exact bit on each record's norm, against a moving threshold: the norm is bisected."
+    )
+    return (how, of_records, first, noise, sign)
 
 
 def rho(t: float) -> float:
@@ -55,7 +77,7 @@ class Decaying:
     tracker: Quantile
 
     def init(self) -> State:
-        return {**self.tracker.init(), "round": 1}
+        return self.tracker.init()
 
     def query(self, state: State) -> Queries:
         return self.tracker.query(state)
@@ -66,9 +88,11 @@ class Decaying:
     def observe(self, state: State, seen: RoundOutput) -> State:
         assert seen.answer is not None
         after = self.tracker.observe(state, seen)
+        if not seen.ends_round:
+            return after  # bits move the bound whenever they are released, the decay once a round
         # The decay is followed as far as the bits are: alone, it would carry the bound off.
-        decay = rho(state["round"]) ** trust(seen.answer.noise)
-        return {**after, "bound": clamp(after["bound"] * decay), "round": state["round"] + 1}
+        decay = rho(seen.round) ** trust(seen.answer.noise)
+        return {**after, "bound": clamp(after["bound"] * decay)}
 
 
 @dataclass(frozen=True)
@@ -81,19 +105,21 @@ class AsPrinted:
         positive(bound=self.start)
 
     def init(self) -> State:
-        return {"bound": self.start, "round": 1}
+        return {"bound": self.start, "begun": 0}
 
     def query(self, state: State) -> Queries:
-        return Queries(RawNorm() if state["round"] == 1 else None, RawBit())
+        return Queries(None if state["begun"] else RawNorm(), RawBit())
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         norms = finite(answer)
         return Unscaled(clamp(float(np.mean(norms))) if norms.size else state["bound"], self.start)
 
     def observe(self, state: State, seen: RoundOutput) -> State:
-        bits = finite(seen.answer)
-        lean = float(np.mean(bits)) - 0.5 if bits.size else 0.0
-        return {"bound": clamp(seen.bound.size * rho(state["round"]) * math.exp(lean)), "round": state["round"] + 1}
+        bound, bits = seen.bound.size, finite(seen.answer)
+        if seen.ends_round:
+            lean = float(np.mean(bits)) - 0.5 if bits.size else 0.0
+            bound = clamp(bound * rho(seen.round) * math.exp(lean))
+        return {"bound": bound, "begun": 1}
 
 
 @dataclass(frozen=True)

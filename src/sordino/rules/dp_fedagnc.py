@@ -1,7 +1,8 @@
 """DP-FedAGNC: the bound is the mean norm of the round before (after van der Veen et al. 2018, arXiv 1812.02890, as
 DP-FedACN describes it).
 
-Published: the mean of the raw norms. Certified: each unit sends min(norm, kappa C_t), a bounded number; the noisy
+Of van der Veen et al. only the abstract was read. DP-FedACN, the only source here, says that the mean "requires an additional privacy
+budget", and not how much or how it is spent. Published: the mean of the raw norms, which is our guess and pays nothing. Certified: each unit sends min(norm, kappa C_t), a bounded number; the noisy
 mean of these, nu, moves the bound by
 
     C <- C (nu / C)^gain,   nu held within [C / kappa, kappa C]
@@ -19,6 +20,7 @@ import numpy as np
 
 from sordino.errors import BadInput, between, positive, rate
 from sordino.privacy.bounds import Bound, Flat
+from sordino.privacy.vocabulary import Unit
 from sordino.rules.base import Queries, RoundOutput, State, trust
 from sordino.rules.exact import finite
 from sordino.rules.quantile import clamp
@@ -26,11 +28,26 @@ from sordino.rules.query import Answer, BoundedValue, RawNorm
 
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
+    from sordino.plan import Plan
 
+GUESS = (
+    "Of van der Veen et al. 2018 only the abstract was read; DP-FedACN says that the mean requires an additional privacy budget, "
+    "not how it is paid."
+)
 REASONS = (
+    "The original was not read, and our guess at it pays nothing for the mean: DP-FedACN says that the mean requires an additional "
+    "privacy budget, not how much.",
     "The bound is the mean of the last round's raw norms: one client moves it without limit, and no noise hides it.",
     "The noise is scaled by that data-dependent bound, so that the size of the noise itself tells the bound.",
 )
+
+
+def reasons_of(plan: Plan) -> tuple[str, ...]:
+    """True of this run, whose unit may be the record."""
+    if plan.unit == Unit.CLIENT:
+        return REASONS
+    of_records = "The bound is the mean of the last raw gradient norms: one record moves it without limit, and no noise hides it."
+    return (REASONS[0], of_records, REASONS[2])
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@ to us).
 
     C_t = C_0 - (C_0 - C_end) (t - 1)/(T - 1)
 
-The schedule is public, so that the method is private as published. Where it ends is our choice: a fifth of where it
-began.
+The schedule is public, so that it costs no privacy. Where it ends is our choice: a fifth of where it began. Whether the original is
+private as published nobody here can tell: its text was not read.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from sordino.rules.schedule import Scheduled
 
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
+
+GUESS = (
+    "Yu et al. 2018 was not read; DP-FedACN says only that the bound decays linearly, and where it ends is our guess."
+)
 
 
 @dataclass(frozen=True)

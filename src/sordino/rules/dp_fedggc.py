@@ -24,6 +24,8 @@ from sordino.rules.fixed import Fixed
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
 
+GUESS = "Liu et al. 2022 was not read; DP-FedACN says only that groups have bounds of their own: groups, bounds and noise are our guess."
+
 
 @dataclass(frozen=True)
 class EvenlyNoised(Grouped):

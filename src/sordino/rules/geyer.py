@@ -12,17 +12,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sordino.privacy.vocabulary import Sampling, Unit
 from sordino.rules import adact
 from sordino.rules.base import Rule
 from sordino.rules.exact import ExactQuantile
 
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
+    from sordino.plan import Plan
 
 REASONS = (
     "The bound, and with it the noise, is the exact median of the cohort's raw norms: changing one client moves both.",
     "A cohort of fixed size is accounted for as if each client had flipped its own coin.",
 )
+
+
+def reasons_of(plan: Plan) -> tuple[str, ...]:
+    """True of this run: of its unit, and of its cohorts."""
+    raw, sampled = REASONS
+    if plan.unit == Unit.EXAMPLE:
+        raw = "The bound, and with it the noise, is the exact median of raw gradient norms: changing one record moves both."
+    return (raw, sampled) if plan.sampling == Sampling.FIXED and plan.cohort != plan.clients else (raw,)
 
 
 def certified(
@@ -35,7 +45,8 @@ def certified(
     share: float | None = None,
     opening: float = 0.5,
 ) -> Rule:
-    return adact.certified(setting, previous=previous, low=low, high=high, bins=bins, share=share, opening=opening)
+    grid = {"low": low, "high": high, "bins": bins, "share": share, "opening": opening}
+    return adact.certified(setting, tau=0.5, previous=previous, **grid)  # type: ignore[arg-type]
 
 
 def published(setting: RuleContext) -> Rule:

@@ -1,12 +1,14 @@
 """noise_gamma: the bound, and with it the noise, shrinks by a constant factor after every local epoch (Sartaj et al.
 2025, Federated learning with differential privacy: decreasing noise mechanism, section 4.2).
 
-    C <- gamma C after each local epoch, so C_t = C_0 gamma^(E (t-1))
-    Gaussian noise of std z C_t, z = sqrt(2 ln(1.25/delta))/epsilon (equation 2), or Laplace of scale C_t/epsilon (3)
+    C <- gamma C after each local epoch, so C = C_0 gamma^e in local epoch e = 0, 1, ...
+    Gaussian noise of std z C, z = sqrt(2 ln(1.25/delta))/epsilon (equation 2), or Laplace of scale C/epsilon (3)
 
 The schedule is public and the multiplier constant, so that the shrinking costs no privacy; it shrinks the signal as
-much as the noise. Published: epsilon is that of one release, and Laplace noise follows L2 clipping. Certified: every
-release is composed, and for Laplace noise clipping is in the L1 norm.
+much as the noise. Published: each client clips and noises after every local epoch (`schemes.epochs`), epsilon is that of
+one release, and Laplace noise follows L2 clipping. Certified: every release is composed, and for Laplace noise clipping
+is in the L1 norm. Where the noise is not the clients' own (observers `public` and `secagg-server`) a sum exists once a
+round only, and is released once a round; E local epochs then shrink the bound by gamma^E.
 """
 
 from __future__ import annotations
@@ -15,10 +17,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from sordino.errors import positive, rate, whole
+from sordino.errors import positive, rate
 from sordino.privacy.bounds import L1, Bound, Flat
+from sordino.privacy.vocabulary import Observer, Unit
 from sordino.rules import claims
+from sordino.rules.base import RoundOutput, State
 from sordino.rules.quantile import clamp
+from sordino.rules.query import Answer
 from sordino.rules.schedule import Scheduled
 
 if TYPE_CHECKING:
@@ -33,22 +38,37 @@ REASONS = (
 )
 
 
+def reasons_of(plan: Plan) -> tuple[str, ...]:
+    """True of this run: of its noise, and of how often it releases."""
+    releases, laplace, gaussian, replaced = REASONS
+    if not (plan.unit == Unit.CLIENT and plan.observer == Observer.SERVER):
+        releases = "Nothing is composed: epsilon is that of a single release, while every round makes one at least."
+    return (releases, laplace if plan.mechanism == "laplace" else gaussian, replaced)
+
+
 @dataclass(frozen=True)
 class Shrinking(Scheduled):
     """`start` times gamma to the number of local epochs so far."""
 
     start: float
     gamma: float = 0.9995
-    epochs: int = 1
     kind: type[Flat] | type[L1] = Flat
 
     def __post_init__(self) -> None:
         positive(bound=self.start)
         rate(gamma=self.gamma)
-        whole(epochs=self.epochs)
 
-    def at(self, round: int) -> Bound:
-        return self.kind(clamp(self.start * self.gamma ** (self.epochs * (round - 1))))
+    def init(self) -> State:
+        return {"epoch": 0}
+
+    def bound(self, state: State, answer: Answer | None) -> Bound:
+        return self.kind(clamp(self.start * self.gamma ** max(0, state["epoch"])))
+
+    def observe(self, state: State, seen: RoundOutput) -> State:
+        return {"epoch": state["epoch"] + seen.epochs}
+
+    def skip(self, state: State, round: int, epochs: int) -> State:
+        return {"epoch": state["epoch"] + epochs}
 
 
 @dataclass(frozen=True)
@@ -71,12 +91,12 @@ class L2ForLaplace(Flat):
 
 def certified(setting: RuleContext, *, gamma: float = 0.9995) -> Shrinking:
     plan = setting.plan
-    return Shrinking(plan.bound, gamma, plan.local_epochs, L1 if plan.mechanism == "laplace" else Flat)
+    return Shrinking(plan.bound, gamma, L1 if plan.mechanism == "laplace" else Flat)
 
 
 def published(setting: RuleContext, *, gamma: float = 0.9995) -> Shrinking:
     plan = setting.plan
-    return Shrinking(plan.bound, gamma, plan.local_epochs, L2ForLaplace if plan.mechanism == "laplace" else Flat)
+    return Shrinking(plan.bound, gamma, L2ForLaplace if plan.mechanism == "laplace" else Flat)
 
 
 def claim(plan: Plan, multiplier: float, rate: float | None = None, releases: int | None = None) -> float:

@@ -35,7 +35,9 @@ def select(method: Method, unit: Unit, observer: Observer) -> type[Scheme]:
 
 
 def scheme_for(plan: Plan) -> Scheme:
-    return select(plan.method_spec, plan.unit, plan.observer)(plan)
+    method = plan.method_spec
+    own = None if method.scheme is not None else method.own_scheme(plan)
+    return (own or select(method, plan.unit, plan.observer))(plan)
 
 
 def settle(plan: Plan, public: PublicSizes) -> Terms:

@@ -42,7 +42,10 @@ class Scheme(ABC):
     secret_cohort: bool = False  # amplification rests on the observer not knowing who takes part
     min_cohort: int = 0  # a cohort smaller than this is not called together
     record_canaries: bool = False  # canaries may be records, and not only directions
+    scaled_steps: bool = True  # steps may go along mean / bound
+    laplace_by_clients: bool = False  # clients draw Laplace noise themselves, each its own in full
     whole_updates: bool = False  # what a client sends is one update that a heuristic defence may change
+    keeps_personal: bool = False  # clients keep a model, or layers, of their own that never leave
     uses_sizes: bool = True  # rates, weights or denominators are functions of the clients' sizes
 
     def __init__(self, plan: Plan) -> None:
@@ -70,9 +73,23 @@ class Scheme(ABC):
             )
         if plan.canaries and plan.canary in RECORD_CANARIES and not self.record_canaries:
             raise BadInput(f"canaries of kind {plan.canary} are records, for the example unit pooled; use turning.")
+        if plan.steps == "scaled" and not self.scaled_steps:
+            raise BadInput(
+                f"steps of method {plan.method} follow no bound of the plan, so steps scaled has no use; use mean."
+            )
+        if plan.mechanism == "laplace" and self.noise != Noise.CENTRAL and not self.laplace_by_clients:
+            raise BadInput(
+                f"Laplace noise is drawn by the server, on the sum, which does not convince observer {plan.observer}; "
+                "use observer public, or mechanism gaussian."
+            )
         if plan.defence is not None and not self.whole_updates:
             raise BadInput(
                 f"defence {plan.defence} changes the whole update of a client, and here every record's gradient is clipped by "
+                "itself; use unit client, or method fedavg."
+            )
+        if plan.personal is not None and not self.whole_updates:
+            raise BadInput(
+                f"personal {plan.personal!r} keeps layers out of a client's update, and here every record's gradient is clipped by "
                 "itself; use unit client, or method fedavg."
             )
         self._check_metanet()
@@ -131,6 +148,11 @@ class Scheme(ABC):
 
     def steps(self, sizes: PublicSizes) -> int:
         """Releases that are charged in each round."""
+        return 1
+
+    @property
+    def round_epochs(self) -> int:
+        """Local epochs that a round counts for in a schedule; a round without local training counts as one."""
         return 1
 
     def settle(self, sizes: PublicSizes) -> Terms:

@@ -40,6 +40,7 @@ from sordino.schemes.terms import Terms
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from sordino.clients.personal import PersonalLayers
     from sordino.clients.site import Site
     from sordino.plan import Plan
 
@@ -56,6 +57,11 @@ class ClientUpdate:
         self.descent = Descent(self.plan.optimizer, self.plan.lr, self.plan.momentum)
         self._waiting: dict[tuple[int, int], np.ndarray] = {}  # by round and client
         self._room = KEEP // (4 * site.flat.size)
+        self.layers: PersonalLayers | None = None
+        if self.plan.personal is not None:
+            from sordino.clients.personal import PersonalLayers
+
+            self.layers = PersonalLayers(site.flat, self.plan.personal, site.personal)
         named = defences.build(self.plan)
         self.defence: defences.Change | None = named
         defences.check_model(named, site.flat.model, site.federation.input_shape, site.blank()[0].dtype)
@@ -106,17 +112,22 @@ class ClientUpdate:
         return moved * np.float32(own_weight(self.plan, len(y)))
 
     def trained(self, round: int, item: int, x: Tensor, y: Tensor) -> np.ndarray:
-        """theta_k: the client's model after its local training."""
+        """theta_k: the client's model after its local training; the shared values where it keeps its own."""
         from sordino.clients.descent import train
 
         flat = self.site.flat
-        flat.load(self.theta)
+        flat.load(self.own_model(item, round, self.theta))
         self.site.seed_layers(round, item)
         batches = stream(self.plan.seed, round, item, "batches")
         epochs, batch = self.plan.local_epochs, self.plan.batch_size
         train(flat, self.site.forward, x, y, self.site.loss, self.descent, epochs, batch, batches)
         flat.guard()
-        return flat.theta.detach().cpu().numpy()
+        trained = flat.theta.detach().cpu().numpy()
+        return trained if self.layers is None else self.layers.leave(trained, self.theta, item, round)
+
+    def own_model(self, item: int, round: int, theta: np.ndarray) -> np.ndarray:
+        """What client `item` would use before `round`, given the shared model: that, or that with its own layers."""
+        return theta if self.layers is None else self.layers.enter(theta, item, round)
 
     def _defended(
         self, defence: defences.Change, moved: np.ndarray, round: int, item: int, x: Tensor, y: Tensor
@@ -162,6 +173,7 @@ class Client(Scheme):
         # Who sees the messages sees who takes part: only towards the public is a cohort a secret.
         self.secret_cohort = plan.observer == Observer.PUBLIC
         self.uses_sizes = plan.weights == "size"
+        self.keeps_personal = self.keeps_personal or plan.personal is not None
 
     def check(self) -> None:
         super().check()
@@ -207,6 +219,10 @@ class Client(Scheme):
     @property
     def cohort_seen(self) -> bool:
         return not self.secret_cohort
+
+    @property
+    def round_epochs(self) -> int:
+        return self.plan.local_epochs
 
     def exposures(self, rounds: int) -> int:
         return rounds if self.secret_cohort else sampling.participations(self.plan, rounds)

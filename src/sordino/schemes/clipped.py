@@ -82,7 +82,7 @@ class ClippedRound(ScheduledRound):
         mean = bound.decode(total / denominator)
         std = bound.std(z_sum) / denominator * self.scheme.noise_surplus(len(cohort))
         said = None if queries.with_sum is None else self._answer(request, aggregate, z, len(cohort))
-        output = RoundOutput(t, bound, said, mean, std, asked)
+        output = RoundOutput(t, bound, said, mean, std, asked, epochs=self.scheme.round_epochs)
         return Release(mean, bound, std, self.rule.observe(rule_state, output))
 
     # ---- doors -------------------------------------------------------------------------------------------------------------

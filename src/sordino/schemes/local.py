@@ -52,6 +52,9 @@ class Local(Scheme):
 
     def check(self) -> None:
         super().check()
+        self._check_sampling()
+
+    def _check_sampling(self) -> None:
         refuse_fixed(self.plan)
 
     # ---- what one record is exposed to -------------------------------------------------------------------------------------
@@ -60,9 +63,17 @@ class Local(Scheme):
         """The probability with which each of a client's records takes part in a step: it draws, and it is charged."""
         return record_rate(self.plan, examples)
 
+    def epoch_steps(self, examples: int) -> int:
+        """How many batches a client of that many records takes for a local epoch."""
+        return math.ceil(examples / min(self.plan.batch_size, examples))
+
     def local_steps(self, examples: int) -> int:
         """How many noisy steps a client of that many records takes in a round; each is charged."""
-        return self.plan.local_epochs * math.ceil(examples / min(self.plan.batch_size, examples))
+        return self.plan.local_epochs * self.epoch_steps(examples)
+
+    @property
+    def round_epochs(self) -> int:
+        return self.plan.local_epochs
 
     def client_round(self, z: float, examples: int) -> events.Event:
         """One round of DP-SGD at a client of that many records."""
@@ -141,27 +152,30 @@ class Local(Scheme):
         return own_rounds(terms, client)
 
     def expected(self, terms: Terms, rule: Rule, asked: Request, taken: float) -> Request:
-        return expected.same(self.request(terms, asked.round, asked.state), asked)
+        return expected.same(released_request(terms, asked.round, asked.state), asked)
 
-    def request(self, terms: Terms, t: int, state: State) -> Request:
-        """What clients are asked in round t; a data holder makes the same one from its own terms."""
-        z = terms.multiplier_of(t)
-        return Request(round=t, phase=CONTRIBUTE, grid=GRID, bound=None, multiplier=z, state=state, released=True)
+
+def released_request(terms: Terms, t: int, state: State) -> Request:
+    """What clients that release by themselves are asked in round t; a data holder makes the same one from its own terms."""
+    z = terms.multiplier_of(t)
+    return Request(round=t, phase=CONTRIBUTE, grid=GRID, bound=None, multiplier=z, state=state, released=True)
 
 
 class LocalRound(ScheduledRound):
-    """Clients that run DP-SGD each for itself: what they send is released already."""
+    """Clients that clip and noise each for itself: what they send is released already."""
 
     def release(self, t: int, cohort: np.ndarray, rule_state: State) -> Release:
-        scheme = self.scheme
-        assert isinstance(scheme, Local)
-        request = scheme.request(self.terms, t, rule_state)
+        request = released_request(self.terms, t, rule_state)
         aggregate = self.engine.run(request, self.work.items(t, cohort))
         total = require_released(aggregate.total, "what local clients send").decode()
         states = cast(tuple[State, ...], require_released(aggregate.reports, "the state of a local client's rule"))
         mean = total / self.terms.denominator(cohort)
-        bound = self.rule.bound(rule_state, None)
-        return Release(mean, bound, 0.0, merge(states) if states else rule_state)
+        bound = self.rule.bound(rule_state, None)  # that the round begins with
+        return Release(mean, bound, 0.0, merge(states) if states else self._skip(t, rule_state))
+
+    def step_bound(self, released: Release) -> float | None:
+        """What was released is a move of the model: its own steps followed the bound (`LocalSteps`), this one does not."""
+        return None
 
     def _check_released(self, t: int) -> None:
         """Each step is held against its grant where it is made (`LocalSteps`)."""
@@ -214,10 +228,11 @@ class LocalSteps:
         import torch
 
         x, y = self.site.client(k)
-        self._check_size(k, len(y))
-        rate, capacity = self.scheme.rate(len(y)), max(2, len(y))
-        units, key = rate * len(y), f"step-{step}"
-        rows = self.site.draws.records(round, k, len(y), rate, f"records-{key}")
+        held = len(y)
+        self._check_size(k, held)
+        rate, capacity = self.scheme.rate(held), max(2, held)
+        units, key = rate * held, f"step-{step}"
+        rows = self.site.draws.records(round, k, held, rate, f"records-{key}")
         drawn = torch.from_numpy(rows).to(x.device)
         x, y = x.index_select(0, drawn), y.index_select(0, drawn)
         door = _Door(source(self.plan.seed, round, k, f"noise-{key}", self.plan.secure), capacity, units)
@@ -239,8 +254,12 @@ class LocalSteps:
             said = door.answer(queries.with_sum, joint(norms), bound.size, std_with)
         if self.terms.proven:
             certified.check_released(self.plan.mechanism, door.released, z, f"step {step + 1} of round {round}")
-        output = RoundOutput(round, bound, said, mean, bound.std(z_sum) / units, asked)
-        return mean, self.rule.observe(state, output)
+        each, done = self.scheme.epoch_steps(held), step + 1
+        output = RoundOutput(
+            round, bound, said, mean, bound.std(z_sum) / units, asked,
+            epochs=int(done % each == 0), ends_round=done == self.scheme.local_steps(held),
+        )  # fmt: skip
+        return mean / bound.size if self.plan.steps == "scaled" else mean, self.rule.observe(state, output)
 
     def _check_size(self, k: int, held: int) -> None:
         """Rates and steps follow from the declared size, so it must be the true one."""

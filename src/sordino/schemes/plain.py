@@ -22,6 +22,7 @@ from sordino.schemes.terms import Terms
 
 if TYPE_CHECKING:
     from sordino.clients.site import Site
+    from sordino.plan import Plan
 
 GRID = mechanisms.FixedPoint(2.0**24)
 
@@ -30,8 +31,13 @@ class Plain(Scheme):
     """Whole updates, averaged as they are."""
 
     name = "plain"
+    scaled_steps = False
     whole_updates = True
     work_class = ClientUpdate
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.keeps_personal = plan.personal is not None
 
     def exposure(self, multipliers: Sequence[float], sizes: PublicSizes) -> Exposure:
         return lambda z: events.nonprivate("updates are averaged without noise")

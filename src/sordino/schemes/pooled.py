@@ -7,6 +7,7 @@ aggregation each client also adds its share of the noise: those are items of the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from sordino.errors import BadInput
 from sordino.federation.sizes import PublicSizes
+from sordino.gradients import WINDOW
 from sordino.privacy import events, mechanisms
 from sordino.privacy.bounds import Bound, Coordinates
 from sordino.privacy.randomness import source
@@ -248,8 +250,12 @@ def cut(rows: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 def slots_for(batch: int) -> int:
-    """How many records run at a time: enough to keep the processor busy, few enough that blanks in the last piece are cheap."""
-    return int(np.clip(batch // 2, 32, 128))
+    """How many records run at a time: an even share of a large draw, so that few slots stay free.
+
+    Two pieces at least, for two workers.
+    """
+    most = batch + 2 * math.sqrt(batch)  # a Poisson draw is smaller 98 times of 100
+    return max(32, math.ceil(most / max(2, math.ceil(most / WINDOW))))
 
 
 def joint(norms: np.ndarray) -> np.ndarray:

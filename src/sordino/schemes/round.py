@@ -19,12 +19,13 @@ import numpy as np
 
 from sordino.federation.checkpoint import TrainState
 from sordino.federation.sampling import Draws
-from sordino.federation.server import ServerOptimizer
+from sordino.federation.server import Arrays, ServerOptimizer, factor
 from sordino.privacy import events
 from sordino.privacy.bounds import Bound
 from sordino.privacy.ledger import Ledger
 from sordino.rules.base import Queries, Rule, State
 from sordino.rules.query import Answer
+from sordino.rules.schedule import skipped
 from sordino.schemes import certified
 from sordino.schemes.aggregate import Engine
 from sordino.schemes.request import Work
@@ -81,10 +82,18 @@ class Round(ABC):
         self.plan, self.scheme = self.terms.plan, self.terms.scheme
         self._released: list[events.Event] = []
         plan = self.plan
-        self.optimizer = ServerOptimizer(plan.server_optimizer, self.scheme.server_lr, plan.server_momentum)
+        lr, momentum = self.scheme.server_lr, plan.server_momentum
+        self.optimizer = ServerOptimizer(plan.server_optimizer, lr, momentum, plan.steps)
 
     def start(self, theta: np.ndarray) -> TrainState:
         return TrainState(0, theta, self.optimizer.init(theta.size), self.rule.init())
+
+    def step(
+        self, t: int, state: TrainState, mean: np.ndarray, bound: float | None = None
+    ) -> tuple[np.ndarray, Arrays]:
+        """The server's step of round t along a released mean of contributions within `bound`."""
+        part = factor(self.plan.lr_schedule, t, self.plan.rounds)
+        return self.optimizer.step(state.theta, mean, state.optimizer, bound, part)
 
     @abstractmethod
     def run(self, state: TrainState) -> RoundResult:
@@ -129,13 +138,25 @@ class ScheduledRound(Round):
         cohort = self.draws.cohort(t)
         self.engine.theta[:] = state.theta
         released = self.release(t, cohort, state.rule)
-        theta, optimizer = self.optimizer.step(state.theta, released.mean, state.optimizer)
+        theta, optimizer = self.step(t, state, released.mean, self.step_bound(released))
         self._check_released(t)
         return RoundResult(TrainState(t, theta, optimizer, released.rule), self._metrics(t, cohort, released))
+
+    def _lose(self, state: TrainState) -> TrainState:
+        """A schedule is by rounds, lost ones included."""
+        return replace(super()._lose(state), rule=self._skip(state.round + 1, state.rule))
+
+    def _skip(self, t: int, rule_state: State) -> State:
+        """The rule's state after a round of which nothing was released: only a schedule moves on."""
+        return skipped(self.rule, rule_state, t, self.scheme.round_epochs)
 
     @abstractmethod
     def release(self, t: int, cohort: np.ndarray, rule_state: State) -> Release:
         """What this scheme's clients compute, and how it leaves them."""
+
+    def step_bound(self, released: Release) -> float | None:
+        """The bound of the contributions whose mean was released."""
+        return None if released.bound is None else released.bound.size
 
     # ---- what the rule may do ----------------------------------------------------------------------------------------------
 

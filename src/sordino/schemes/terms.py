@@ -104,7 +104,7 @@ class Terms:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why the run is not private; none if it is."""
-        return () if self.proven else self.plan.method_spec.reasons_for(self.plan.variant)
+        return () if self.proven else self.plan.method_spec.reasons_in(self.plan)
 
     @cached_property
     def exposures(self) -> int:

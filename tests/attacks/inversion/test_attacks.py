@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -71,7 +73,9 @@ def test_progress_of_another_message_or_setting_is_not_taken_up(tmp_path):
     IG(steps=20)(victim, message, Progress(path))
     fresh = IG(steps=20)(victim, other)
     assert np.array_equal(IG(steps=20)(victim, other, Progress(path)).images, fresh.images)
-    assert digest(message, IG()) != digest(message, IG(steps=7)) != digest(other, IG(steps=7))
+    assert digest(IG(), message) != digest(IG(steps=7), message) != digest(IG(steps=7), other)
+    assert digest(IG(), message, np.array([1])) != digest(IG(), message, None)
+    assert digest(IG(), replace(message, defence="soteria")) != digest(IG(), message)
 
 
 def test_progress_that_cannot_be_read_counts_as_none(tmp_path):

@@ -26,6 +26,7 @@ from sordino.attacks.inversion.chain import Chain
 from sordino.attacks.inversion.gradient import Matcher, cosine, feature_prior, nowhere, squared
 from sordino.attacks.inversion.native_chain import NativeChain
 from sordino.attacks.inversion.observed import ObservedMessage
+from sordino.clients.descent import Descent
 from sordino.gradients.flat import Flat
 
 
@@ -120,22 +121,28 @@ def test_distances_by_hand():
     assert float(value) == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("steps, step_batch", [(2, 0), (4, 1)])
-def test_local_steps_are_unrolled(steps, step_batch):
-    """The records themselves give the very update that local SGD gives."""
-    victim, (x, y), lr = victim_of(Smooth), records(2), 0.5
+@pytest.mark.parametrize(
+    "steps, step_batch, momentum", [(2, 0, 0.0), (4, 1, 0.0), (4, 2, 0.0), (3, 0, 0.9), (4, 2, 0.5)]
+)
+def test_local_steps_are_unrolled(steps, step_batch, momentum):
+    """The records themselves give the very update that local training gives. Of three records in twos, the second step of an epoch has one."""
+    victim, (x, y), lr = victim_of(Smooth), records(3), 0.5
     module = victim.make(0)
     flat = Flat(module)
     theta = flat.vector().numpy()
-    size = step_batch or 2
+    size = step_batch or 3
+    batches = [slice(start, start + size) for start in range(0, 3, size)]  # of an epoch, in the client's order
+    move = Descent("momentum" if momentum else "sgd", lr, momentum).start(flat.size, torch.device("cpu"))
     for step in range(steps):
-        rows = slice(step * size % 2, step * size % 2 + size)
-        gradient = gradient_by_hand(module, x[rows], y[rows])
+        rows = batches[step % len(batches)]
+        gradient = torch.from_numpy(gradient_by_hand(module, x[rows], y[rows]))
         flat = Flat(module)
         with torch.no_grad():
-            flat.theta.sub_(lr * torch.from_numpy(gradient))
+            flat.theta.sub_(move(gradient))
     update = flat.vector().numpy() - theta
-    message = ObservedMessage(update, "model-update", theta, 2, local_steps=steps, lr=lr, step_batch=step_batch)
+    message = ObservedMessage(
+        update, "model-update", theta, 3, local_steps=steps, lr=lr, step_batch=step_batch, momentum=momentum
+    )
     matcher = Matcher(victim, message)
     q = F.one_hot(torch.from_numpy(y), CLASSES).float()[None]
     here = matcher.step(torch.from_numpy(x)[None], q, squared(matcher.target))

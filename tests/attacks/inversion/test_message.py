@@ -7,7 +7,7 @@ import pytest
 
 from attacks.inversion.victims import CLASSES, Kinked, Smooth, gradient_by_hand, maker
 from sordino import Federation, Plan
-from sordino.attacks.inversion.message import observe, refusal, released, undefended, view_of
+from sordino.attacks.inversion.message import observe, one_message, refusal, released, undefended, view_of
 from sordino.attacks.inversion.observed import Victim
 from sordino.errors import BadInput
 from sordino.gradients.flat import Flat
@@ -137,3 +137,20 @@ def test_a_victim_needs_pictures():
     victim = Victim.of(bytes_, maker(Kinked))
     assert victim.low.ravel().tolist() == [0, 0] and victim.high.ravel().tolist() == pytest.approx([1, 1])
     assert victim.pixels(bytes_[0][0]).max() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("defence", ["soteria", "censor"])
+def test_a_heuristic_defence_is_part_of_the_message_and_of_what_is_known(defence):
+    fed, plan = federation(), Plan(**BASE, **BARE, defence=defence)
+    seen = observe(plan, MAKE, fed, 1, np.array([0, 1]))
+    whole = gradient(fed, 1, [0, 1])
+    assert seen.defence == defence and not np.allclose(seen.gradient, whole, atol=1e-4)
+    assert np.allclose(observe(undefended(plan), MAKE, fed, 1, np.array([0, 1])).gradient, whole, atol=1e-5)
+    assert defence in view_of(plan) and "without a guarantee" in view_of(plan)
+
+
+def test_a_message_of_a_run_without_a_proof_has_no_bound():
+    """Published AdaCT-DPFL adds noise too, but by a bound from raw norms: its multiplier proves nothing."""
+    fed, plan = federation(), Plan(**BASE, **LOCAL, multiplier=1.0)
+    seen = observe(plan, MAKE, fed, 1, np.array([0]))
+    assert one_message(plan, seen, proven=True) is not None and one_message(plan, seen, proven=False) is None

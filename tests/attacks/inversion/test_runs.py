@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import struct
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from scipy.stats import norm
 from attacks.inversion.victims import CLASSES, Smooth, maker
 from sordino import Federation, Plan, train
 from sordino.attacks.inversion.ked_mi import KedMI, critic_loss
-from sordino.attacks.inversion.pictures import png, report_rows, side_by_side
+from sordino.attacks.inversion.pictures import png, side_by_side
 from sordino.attacks.inversion.runs import InversionSettings, verdict
 from sordino.attacks.runs import attack_run, invert_run
 from sordino.attacks.table import entries
@@ -128,6 +128,18 @@ def test_the_verdict_names_what_tells_nothing():
     assert "No undefended control" in verdict([{**good, "informative": None}])
 
 
+def test_a_heuristic_defence_is_attacked_by_one_that_knows_it_too(tmp_path):
+    open_ = {"method": "fedavg", "variant": "published", "unit": "client", "observer": "public", "sampling": "none"}
+    folder = trained(tmp_path / "soteria", **open_, defence="soteria")
+    rows = invert(folder, ["dlg"], InversionSettings(images=1, steps=12, models=("first",)))["results"]
+    assert [row["adaptive"] for row in rows] == [False, True] and rows[0]["ssim"] != rows[1]["ssim"]
+    for row in rows:
+        assert row["control_ssim"] is not None and row["message_bound"] == row["reconstruction_bound"] == 1.0
+        assert "without a guarantee" in row["view"]
+    text = (folder / "report.html").read_text()
+    assert "dlg that knows soteria, first round" in text
+
+
 # ---- pictures ----------------------------------------------------------------------------------------------------------
 
 
@@ -161,11 +173,18 @@ def test_originals_stand_above_reconstructions():
     assert both.shape == (1, 10, 10) and not both[:, :4, :4].any() and (both[:, 6:, 6:] == 0.5).all()
 
 
-def test_the_report_gets_rows_with_pictures(private, tmp_path):
-    invert(private, ["dlg"])
-    told = report_rows(private)
-    assert told is not None and told["verdict"] and all(base64.b64decode(row["picture"]) for row in told["rows"])
-    assert report_rows(tmp_path) is None
+def test_pictures_are_kept_only_where_they_were_asked_for(private):
+    report = private / "report.html"
+    plain = invert(private, ["dlg"])["results"]
+    assert all(row["pictures"] is None for row in plain) and "<img" not in report.read_text()
+    shown = invert(private, ["dlg"], replace(FAST, pictures=True))["results"]
+    assert all(set(row["pictures"]) == {"original", "drawn", "undefended"} for row in shown)
+    assert [row["ssim"] for row in shown] == [row["ssim"] for row in plain]
+    text = report.read_text()
+    assert text.count("<img") == 6 and text.count("shows private records") == 2 and "img-src data:" in text
+    again = invert(private, ["dlg"])["results"]  # asked for no more: they go
+    assert [row["ssim"] for row in again] == [row["ssim"] for row in plain] and "<img" not in report.read_text()
+    assert "iVBOR" not in (private / "inversion.json").read_text()
 
 
 # ---- KED-MI ------------------------------------------------------------------------------------------------------------
@@ -203,8 +222,9 @@ def test_ked_mi_needs_public_classes_and_draws_every_class(tmp_path):
     train(make(0), seen, plan, out=tmp_path / "run")
     settings = InversionSettings(steps=2)
     (row,) = invert_run(tmp_path / "run", ["ked-mi"], settings, make=make, federation=seen)["results"]
-    assert row["chance"] == pytest.approx(1 / 3) and len(row["top1_by_seed"]) == KedMI.seeds
-    assert row["times_chance"] == pytest.approx(3 * row["top1"]) and row["top5"] == 1.0
+    assert row["chance"] == pytest.approx(1 / 2)  # class 2 is public, and nobody draws it
+    assert len(row["top1_by_seed"]) == KedMI.seeds and row["judge_accuracy"] is None  # no test image of classes 0 and 1
+    assert row["times_chance"] == pytest.approx(2 * row["top1"]) and row["top5"] == 1.0
     hidden = Federation.from_arrays([(x, y)], test=(tests, np.full(200, 1)), classes=3)
     with pytest.raises(BadInput, match="--public"):
         invert_run(tmp_path / "run", ["ked-mi"], InversionSettings(steps=3), make=make, federation=hidden)

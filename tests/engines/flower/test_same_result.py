@@ -116,3 +116,49 @@ def test_many_small_clients_come_to_the_same_bits_when_they_are_kept_apart(obser
     for key in there:
         np.testing.assert_array_equal(here[key], there[key])
     assert max(np.abs(mixed[key] - there[key]).max() for key in there) > 1e-6, "there was nothing to keep apart"
+
+
+def pictures(clients: int = 3) -> Federation:
+    digits = Federation.from_dataset("digits", "dirichlet", clients=clients, alpha=1.0, seed=0)
+    pairs = [(np.kron(x, np.ones((1, 1, 2, 2), x.dtype))[:40], y[:40]) for x, y in map(digits.raw, range(clients))]
+    return Federation.from_arrays(pairs, test=pairs[0], classes=10, name="digits of 16 by 16")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "dp-fedavg", "defence": "soteria", "options": {"soteria_records": 4}},
+        {"method": "dp-fedavg", "defence": "censor", "options": {"censor_trials": 3}},
+        {"method": "adact", "personal": "fc2"},
+        {"method": "fed-dpa", "observer": "server", "sampling": "fixed"},
+    ],
+    ids=["soteria", "censor", "own layers", "fed-dpa"],
+)
+def test_defences_and_personal_models_at_holders(settings, tmp_path):
+    """The same model, and what a client keeps for itself lies at the holder and nowhere else."""
+    federation = pictures()
+    given = {"data": federation.name, "clients": 3, "unit": "client", "observer": "secagg-server", "sampling": "none"}
+    rest = {"multiplier": 0.1, "rounds": 3, "batch_size": 20, "lr": 0.05, "local_epochs": 1, "model": "cnn-tanh"}
+    p = Plan.from_json(complete(given | rest | settings))
+    model = build(p.model, federation.input_shape, federation.classes, p.seed)
+    train(model, federation, p, out=tmp_path / "here", options=HERE)
+    hall = Hall(federation, tmp_path / "holders")
+    hall.train(p, tmp_path / "there")
+    hall.close()
+    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("here", "there"))
+    for key in a:
+        np.testing.assert_array_equal(a[key], b[key])
+    kept = {path.name for path in (tmp_path / "holders").rglob("round-*.safetensors")}
+    if "defence" in settings:
+        assert not kept
+        return
+    assert kept == {f"round-{t:06d}.safetensors" for t in (1, 2, 3)}
+    assert not list((tmp_path / "there").rglob("*personal*"))
+    for k in range(3):
+        (mine,) = (tmp_path / "holders" / f"n{k}").rglob("personal")
+        assert mine.stat().st_mode & 0o077 == 0 and [f.name for f in mine.iterdir()] == [f"client-{k:06d}"]
+        for t in (1, 2, 3):
+            file = f"client-{k:06d}/round-{t:06d}.safetensors"
+            here = tmp_path / "here" / "checkpoint" / "personal" / file
+            if here.exists():
+                np.testing.assert_array_equal(load_file(here)["values"], load_file(mine / file)["values"])

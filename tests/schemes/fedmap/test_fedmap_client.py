@@ -272,13 +272,14 @@ def test_published_statistics_are_those_of_equation_4():
     assert row == pytest.approx(np.log10([trace, largest, 0.3, variance]), abs=1e-5)
 
 
-def test_published_noise_is_sigma_on_the_mean(monkeypatch):
-    steps = work(PublishedSteps, variant="published")
+@pytest.mark.parametrize(("reading", "std"), [({"on_sum": 0}, 0.7), ({"on_sum": 1}, 0.7 / 20), ({}, 0.7 / 20)])
+def test_published_noise_is_sigma_on_the_mean_or_on_the_sum_of_a_batch(reading, std):
+    steps = work(PublishedSteps, variant="published", options=reading)
     steps.per_example.clipped_sum = lambda x, y, bound, seed=None: (np.zeros(10), np.zeros(len(y)))
     x, y = steps.site.client(0)
     rng = np.random.Generator(np.random.PCG64(1))
     drawn = np.concatenate([steps._noisy(x[:20], y[:20], 3.0, 0.7, rng) for _ in range(200)])
-    assert abs(np.mean(np.square(drawn / 0.7)) - 1) < 5 * math.sqrt(2 / drawn.size)
+    assert abs(np.mean(np.square(drawn / std)) - 1) < 5 * math.sqrt(2 / drawn.size)
 
 
 def test_published_regulariser_draws_the_proxy_to_the_target():

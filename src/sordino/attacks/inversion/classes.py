@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from sordino.attacks.inversion.attack import Say
 from sordino.attacks.inversion.gan import Judge
 from sordino.attacks.inversion.ked_mi import Answers, KedMI, answers_of
 from sordino.attacks.inversion.observed import Victim
-from sordino.attacks.inversion.pictures import encoded, side_by_side
+from sordino.attacks.inversion.pictures import encoded
 from sordino.attacks.inversion.progress import Progress
-from sordino.attacks.inversion.search import Say
 from sordino.attacks.networks import Lesson, learn
 from sordino.errors import BadInput
 from sordino.gradients.flat import Flat
@@ -28,8 +28,10 @@ JUDGED = 2000  # test images that the judge is tried on
 JUDGE = Lesson(lr=1e-3, epochs=3, batch=64, held_out=0.1)
 
 
-def class_row(run: Inverted, attack: KedMI, public: str, progress: Progress, say: Say) -> dict[str, Any]:
-    """The line of KED-MI."""
+def class_row(
+    run: Inverted, attack: KedMI, public: str, pictures: bool, progress: Progress, say: Say
+) -> dict[str, Any]:
+    """The line of KED-MI. Pictures show a private record of each class beside what was drawn for it."""
     victim = Victim.of(run.federation, run.make, run.plan.seed)
     if min(victim.shape[1:]) < 16:
         raise BadInput(
@@ -44,11 +46,11 @@ def class_row(run: Inverted, attack: KedMI, public: str, progress: Progress, say
     found = attack(victim, answers_of(module), images, judge, progress, say, private)
     progress.forget()
     likely = np.stack([_one_of_class(run.federation, c) for c in found.classes])
-    shown = side_by_side(victim.pixels(likely), victim.pixels(found.images[:, 0]))
+    shown = encoded(original=victim.pixels(likely), drawn=victim.pixels(found.images[:, 0])) if pictures else None
     return {
         "kind": "inversion", "attack": attack.name, "model": "trained", "batch": None,
         "top1": found.top1, "top5": found.top5, "top1_by_seed": list(found.by_seed), "chance": found.chance,
-        "times_chance": found.top1 / found.chance, "judge_accuracy": judge_accuracy(run.federation, judge), "seconds": round(found.seconds, 3), "picture": encoded(shown),
+        "times_chance": found.top1 / found.chance, "judge_accuracy": judge_accuracy(run.federation, judge), "seconds": round(found.seconds, 3), "pictures": shown,
         "control_ssim": None, "informative": None,
         "notes": ["KED-MI draws classes and not records; it is no measure of differential privacy."],
     }  # fmt: skip

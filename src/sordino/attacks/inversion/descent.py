@@ -34,8 +34,8 @@ class SignedAdam:
     def start(cls, point: Tensor) -> SignedAdam:
         return cls(point, torch.zeros_like(point), torch.zeros_like(point))
 
-    def move(self, slope: Tensor, rate: float, low: Tensor, high: Tensor, signed: bool = True) -> None:
-        slope = slope.sign() if signed else slope
+    def move(self, slope: Tensor, rate: float, low: Tensor, high: Tensor) -> None:
+        slope = slope.sign()
         self.count += 1
         self.first.lerp_(slope, 0.1)
         self.second.mul_(0.999).addcmul_(slope, slope, value=0.001)

@@ -14,41 +14,30 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sordino.attacks.inversion.attack import MessageAttack, Task
 from sordino.attacks.inversion.descent import LBFGS
-from sordino.attacks.inversion.gradient import Matcher, squared
-from sordino.attacks.inversion.observed import ObservedMessage, Reconstruction, Victim
-from sordino.attacks.inversion.progress import Progress, digest
-from sordino.attacks.inversion.search import Say
+from sordino.attacks.inversion.gradient import squared
+from sordino.attacks.inversion.observed import Reconstruction
 from sordino.engines.inprocess import one_thread
 from sordino.privacy.randomness import stream
 
 
 @dataclass(frozen=True)
-class DLG:
+class DLG(MessageAttack):
     """`enough` is the relative squared distance at which an image is exact to the eye."""
 
     steps: int = 2000
     restarts: int = 3
     enough: float = 3e-8
     patience: int = 150  # steps in which the loss must fall by a hundredth
-    seed: int = 0
 
     name = "dlg"
 
-    def __call__(
-        self,
-        victim: Victim,
-        message: ObservedMessage,
-        progress: Progress | None = None,
-        labels: np.ndarray | None = None,
-        public: np.ndarray | None = None,
-        say: Say = lambda *_: None,
-    ) -> Reconstruction:
-        """`labels` and `public` images are not used: DLG knows the message and the model."""
-        progress = progress or Progress()
-        progress.key = digest(message, self)
-        matcher, started = Matcher(victim, message), time.perf_counter()
-        distance = squared(matcher.target)
+    def draw(self, task: Task) -> Reconstruction:
+        """Labels and public images are not used: DLG knows the message and the model."""
+        victim, message, matcher, progress, say = task.victim, task.message, task.matcher, task.progress, task.say
+        started = time.perf_counter()
+        distance = self.distance(task, squared)
         shape = (1, message.batch, *victim.shape)
         pixels, span = int(np.prod(shape)), torch.from_numpy(np.asarray(victim.high - victim.low, np.float32))
         low = torch.from_numpy(np.asarray(victim.low, np.float32))

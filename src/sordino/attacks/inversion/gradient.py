@@ -6,6 +6,7 @@ layers), autograd twice (any other network), or autograd through several local s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -240,15 +241,22 @@ class Matcher:
         return torch.cat(rows)
 
     def _unrolled(self, x: Tensor, q: Tensor) -> Tensor:
-        """The mean gradient over the local steps, through SGD (Geiping et al. 2020, section 6)."""
-        message, total = self.message, None
+        """The mean move over the local steps at rate 1, through SGD with or without momentum (Geiping et al. 2020, section 6).
+
+        An epoch goes through the records in order. The true order is the client's secret; any order is as likely.
+        """
+        message, total, velocity = self.message, None, None
         at = {name: p.detach().clone().requires_grad_() for name, p in zip(self.names, self.flat.parameters)}
         size = message.step_batch or len(x)
+        epoch = math.ceil(len(x) / size)  # steps; the last one may be smaller
         for step in range(message.local_steps):
-            start = step * size % len(x)
+            start = step % epoch * size
             rows = slice(start, start + size)
             loss = _loss(torch.func.functional_call(self.module, at, (x[rows],)), q[rows])
             parts = torch.autograd.grad(loss, list(at.values()), create_graph=True)
+            if velocity is not None and message.momentum:
+                parts = tuple(message.momentum * old + part for old, part in zip(velocity, parts))
+            velocity = parts
             at = {name: p - message.lr * part for (name, p), part in zip(at.items(), parts)}
             total = self._joined(list(parts)) if total is None else total + self._joined(list(parts))
         assert total is not None

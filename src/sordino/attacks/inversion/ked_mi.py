@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sordino.attacks.inversion.attack import Say
 from sordino.attacks.inversion.gan import LATENT, Discriminator, Generator
 from sordino.attacks.inversion.observed import Victim
 from sordino.attacks.inversion.progress import Progress
-from sordino.attacks.inversion.search import Say
 from sordino.engines.inprocess import one_thread
 from sordino.errors import BadInput
 from sordino.privacy.randomness import SERVER, stream

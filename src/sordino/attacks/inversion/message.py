@@ -33,6 +33,7 @@ from sordino.privacy import events
 from sordino.privacy.vocabulary import Observer, Relation
 from sordino.schemes import settle
 from sordino.schemes.client import ClientUpdate
+from sordino.schemes.epochs import EpochRelease
 from sordino.schemes.local import Local
 from sordino.schemes.pooled import Pooled
 from sordino.schemes.round import Context
@@ -97,7 +98,7 @@ def refusal(plan: Plan, round: int = 1) -> str | None:
         )
     if plan.scheme.min_cohort > 1:
         return f"messages of method {plan.method} under secure aggregation need two clients at least; use --observer server."
-    if plan.method_spec.scheme is not None and round > 1:
+    if (plan.method_spec.scheme is not None or plan.scheme.keeps_personal) and round > 1:
         return f"clients of method {plan.method} keep a state of their own over the rounds; attack its first round."
     return None
 
@@ -159,9 +160,9 @@ class _Spy:
     def init(self, size: int) -> Arrays:
         return self.inner.init(size)
 
-    def step(self, theta: np.ndarray, mean: np.ndarray, state: Arrays) -> tuple[np.ndarray, Arrays]:
+    def step(self, theta: np.ndarray, mean: np.ndarray, state: Arrays, *how: Any) -> tuple[np.ndarray, Arrays]:
         self.mean = np.asarray(mean, np.float64)
-        return self.inner.step(theta, mean, state)
+        return self.inner.step(theta, mean, state, *how)
 
 
 def _one_round(
@@ -191,6 +192,7 @@ def _as_seen(
 ) -> ObservedMessage:
     common: dict[str, Any] = {
         "theta": theta, "batch": group.examples if others else records, "bound": bound, "multiplier": multiplier or None,
+        "defence": plan.defence or "",
     }  # fmt: skip
     if isinstance(plan.scheme, Pooled):  # what is sent is the way down
         return ObservedMessage((-mean).astype(np.float32), "gradient", clipped="record", **common)
@@ -198,19 +200,25 @@ def _as_seen(
     clipped: Clipped = "" if bound is None else "record" if isinstance(plan.scheme, Local) else "update"
     if plan.method_spec.scheme is not None:  # steps are measured in bounds: the plan's
         common["bound"] = plan.bound
+    # Where clients send a sum of gradients, the server's step makes an update of it, and of its bound.
+    reach = plan.scheme.server_lr / plan.server_lr
+    if bound is not None:
+        mean, common["bound"] = mean * reach, common["bound"] * reach
     kind: Kind = "model-update" if not others else "sum"
     total = mean * (terms.denominator(np.arange(group.clients)) if others else 1.0)
     size = 0 if isinstance(plan.scheme, Local) else min(plan.batch_size, records)
     return ObservedMessage(
         total.astype(np.float32), kind, local_steps=steps, lr=plan.lr, clients=group.clients, clipped=clipped, step_batch=size,
-        **common,
+        momentum=plan.momentum if plan.optimizer == "momentum" else 0.0, **common,
     )  # fmt: skip
 
 
 def view_of(plan: Plan) -> str:
     """What the attacker is taken to see, in words."""
-    if not plan.private:
+    if not plan.private and plan.defence is None:
         return "the client's own message; nothing protects it"
+    if not plan.private:
+        return f"the client's own message behind {plan.defence}, a heuristic without a guarantee"
     if plan.observer == Observer.SERVER:
         return "the client's own message with its full noise"
     if plan.observer == Observer.SECAGG_SERVER:
@@ -223,7 +231,7 @@ def undefended(plan: Plan) -> Plan:
     return plan.replace(
         method="fedavg", variant="published", mechanism="gaussian", options={}, unit="client", observer="public", relation=None,
         epsilon=None, multiplier=None, weights="uniform", weight_cap=None, canaries=0, survivors=None, sampling="none",
-        cohort=None, optimizer="sgd", metanet=None, defence=None,
+        cohort=None, optimizer="sgd", metanet=None, defence=None, personal=None,
     )  # fmt: skip
 
 
@@ -235,12 +243,14 @@ def released(plan: Plan, federation: Federation) -> tuple[Any, Relation] | None:
     return (terms.total, terms.relation) if terms.proven else None
 
 
-def one_message(plan: Plan, seen: ObservedMessage) -> Any:
-    """The event of this one message for a record that is known to be in it; None where it carries no noise.
+def one_message(plan: Plan, seen: ObservedMessage, proven: bool) -> Any:
+    """The event of this one message for a record that is known to be in it; None where it carries no noise or the run is not `proven`.
 
     A run's event counts on records (or clients) being drawn in secret. The attacked message is of a round in which they were drawn.
     """
-    if seen.multiplier is None:
+    if seen.multiplier is None or not proven:
         return None
     noise = events.laplace(seen.multiplier) if plan.mechanism == "laplace" else events.gaussian(seen.multiplier)
+    if isinstance(plan.scheme, EpochRelease):
+        return events.repeated(noise, plan.local_epochs)
     return events.repeated(noise, seen.local_steps) if isinstance(plan.scheme, Local) else noise

@@ -39,6 +39,8 @@ class ObservedMessage:
     clients: int = 1
     clipped: Clipped = ""  # what the bound is for: each record's gradient, or the whole update
     step_batch: int = 0  # records in one local step; 0: all of them in each
+    momentum: float = 0.0  # of the local steps
+    defence: str = ""  # the heuristic defence that the plan names
 
     def __post_init__(self) -> None:
         one_of(("gradient", "model-update", "sum"), kind=self.kind)
@@ -97,6 +99,11 @@ class Victim:
             ends[1] = 1.0
         low, high = federation.prepare(ends)[:, :, :1, :1]
         return cls(make, (shape[0], shape[1], shape[2]), federation.classes, low, high, seed)
+
+    @property
+    def span(self) -> float:
+        """From the smallest to the largest model input, the mean over channels."""
+        return float(np.mean(self.high - self.low))
 
     def pixels(self, x: np.ndarray) -> np.ndarray:
         """Model input as pixels between 0 and 1; what lies outside is cut off."""

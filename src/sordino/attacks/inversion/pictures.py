@@ -1,16 +1,14 @@
 """Originals and reconstructions side by side, as PNG. Written with zlib alone, so that no image library is needed.
 
-The pictures show private records. They belong to the owner of the data, who attacks a simulation of its own run.
+The pictures show private records. They belong to the owner of the data, who attacks a simulation of its own run, and are kept only where
+that owner asked for them.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import struct
 import zlib
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -32,27 +30,18 @@ def png(pixels: np.ndarray) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
+def strip(images: np.ndarray) -> np.ndarray:
+    """Images (channel, height, width) in one row: one image."""
+    spaced = [np.pad(image, ((0, 0), (0, 0), (0, GAP)), constant_values=1.0) for image in images]
+    return np.concatenate(spaced, axis=2)[:, :, :-GAP]
+
+
 def side_by_side(originals: np.ndarray, made: np.ndarray) -> np.ndarray:
     """Originals in the upper row, reconstructions in the lower: one image (channel, height, width)."""
-    rows = []
-    for line in (originals, made):
-        spaced = [np.pad(image, ((0, 0), (0, 0), (0, GAP)), constant_values=1.0) for image in line]
-        rows.append(np.concatenate(spaced, axis=2)[:, :, :-GAP])
-    return np.concatenate([rows[0], np.ones((rows[0].shape[0], GAP, rows[0].shape[2])), rows[1]], axis=1)
+    above, below = strip(originals), strip(made)
+    return np.concatenate([above, np.ones((above.shape[0], GAP, above.shape[2])), below], axis=1)
 
 
-def encoded(pixels: np.ndarray) -> str:
-    """The PNG as base64, for an `img` of a page: ``data:image/png;base64,...``."""
-    return base64.b64encode(png(pixels)).decode("ascii")
-
-
-def report_rows(folder: str | Path) -> dict[str, Any] | None:
-    """What a report shows of the inversion of a run: `rows` as plain data, each with its `picture` (base64 PNG) where there is one,
-    the `verdict` and the `refused` attacks. None if the run was not attacked this way."""
-    try:
-        table = json.loads((Path(folder) / "inversion.json").read_text())
-    except (OSError, ValueError):
-        return None
-    if not isinstance(table, dict) or not isinstance(table.get("results"), list):
-        return None
-    return {"rows": table["results"], "verdict": table.get("verdict", ""), "refused": table.get("refused", [])}
+def encoded(**rows: np.ndarray) -> dict[str, str]:
+    """Rows of images as strips of base64 PNG, as a report takes them: `original`, `drawn` and `undefended`."""
+    return {name: base64.b64encode(png(strip(images))).decode("ascii") for name, images in rows.items()}

@@ -20,13 +20,14 @@ from sordino.attacks.inversion.observed import ObservedMessage
 EVERY = 10.0  # seconds between two writings
 
 
-def digest(message: ObservedMessage, attack: object) -> str:
-    """What an attack's result depends on: the message, and the settings (a frozen dataclass prints them all)."""
+def digest(attack: object, message: ObservedMessage, *known: np.ndarray | None) -> str:
+    """What an attack's result depends on: the settings (a frozen dataclass prints them all), the message, and what else is known."""
     found = hashlib.sha256(repr(attack).encode())
-    for array in (message.update, message.theta):
-        found.update(np.ascontiguousarray(array).tobytes())
-    facts = [message.kind, message.batch, message.bound, message.multiplier, message.local_steps, message.lr]
-    found.update(json.dumps([*facts, message.clients, message.clipped, message.step_batch]).encode())
+    facts = [value for value in vars(message).values() if not isinstance(value, np.ndarray)]
+    found.update(json.dumps([*facts, [None if array is None else array.shape for array in known]]).encode())
+    for array in (message.update, message.theta, *known):
+        if array is not None:
+            found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()[:16]
 
 

@@ -2,9 +2,10 @@
 
 Some records are drawn. For each, the message that its client would have sent in the run's first round, and on the trained model, is made
 by the client's own code (`message`) and attacked. The control is the same client without clipping and noise, on the same records and the
-same model: an attack that fails there (SSIM below 0.5) shows nothing by failing here, and its line says so.
+same model: an attack that fails there (SSIM below 0.5) shows nothing by failing here, and its line says so. A run with a heuristic
+defence is attacked twice: as the attack was published, and by an attacker that knows the defence (`adaptive`).
 
-    RUN/inversion.json          the table with pictures; lines whose settings have not changed are taken from it
+    RUN/inversion.json          the table, with pictures if they were asked for; lines whose settings have not changed are taken from it
     RUN/attack/inversion/       where attacks stand that were interrupted
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,12 +23,12 @@ import numpy as np
 
 from sordino.attacks.inversion import message as messages
 from sordino.attacks.inversion import metrics, robustness
+from sordino.attacks.inversion.attack import MessageAttack, Say
 from sordino.attacks.inversion.classes import class_row
 from sordino.attacks.inversion.ked_mi import KedMI
 from sordino.attacks.inversion.observed import Make, ObservedMessage, Victim
-from sordino.attacks.inversion.pictures import encoded, side_by_side
+from sordino.attacks.inversion.pictures import encoded
 from sordino.attacks.inversion.progress import Progress
-from sordino.attacks.inversion.search import Say
 from sordino.attacks.table import Entry
 from sordino.errors import BadInput, one_of, whole
 from sordino.plan import Plan
@@ -35,7 +37,7 @@ from sordino.privacy.randomness import SERVER, stream
 if TYPE_CHECKING:
     from sordino.federation.population import Federation
 
-FORMAT = 1  # of what is kept; a change makes older lines void
+FORMAT = 2  # of what is kept; a change makes older lines void
 NEAR = 0.5  # SSIM from which on a picture counts as reconstructed
 MODELS = ("first", "trained")
 POPULATION, GUESSES, PUBLIC = 200, 8, 64  # test images behind kappa, guesses tried, and images that GI knows
@@ -53,6 +55,7 @@ class InversionSettings:
     seed: int = 0
     fresh: bool = False
     steps: int | None = None  # of each attack; None: the attack's own number
+    pictures: bool = False  # keep originals and reconstructions, which show private records
 
     def __post_init__(self) -> None:
         whole(1, batch=self.batch, images=self.images, steps=1 if self.steps is None else self.steps)
@@ -60,8 +63,10 @@ class InversionSettings:
         for one in self.models:
             one_of(MODELS, models=one)
 
-    def changes(self, one: Entry) -> dict[str, Any]:
+    def changes(self, one: Entry, adaptive: bool = False) -> dict[str, Any]:
         own: dict[str, Any] = {"seed": self.seed}
+        if adaptive:
+            own["adaptive"] = True
         if self.steps is not None:
             own |= {"recovery": self.steps, "epochs": 1} if one.name == "ked-mi" else {"steps": self.steps}
         return own
@@ -90,22 +95,41 @@ def invert(
     refused: list[dict[str, str]] = []
     study = _Study(run, folder, settings, say)
     for one in chosen:
-        models = ("trained",) if one.name == "ked-mi" else settings.models
-        for model in models:
-            key = _line_key(run, one, model, settings)
+        for model, adaptive in _kinds(run.plan, one, settings):
+            key = _line_key(run, one, model, settings, adaptive)
             line = kept.get(key)
-            if line is None:
+            if line is None or (settings.pictures and not line.get("pictures")):
                 try:
-                    line = {**study.line(one, model, key), "key": key}
+                    line = {**study.line(one, model, key, adaptive), "key": key}
                 except BadInput as error:
                     refused.append({"attack": one.name, "model": model, "why": str(error)})
                     continue
-            rows.append(line)
+            rows.append(line if settings.pictures else {**line, "pictures": None})
             _write(folder, _merged(folder, rows, refused))  # at once: an interruption costs one attack at most
     table = {**_merged(folder, rows, refused), "verdict": verdict(rows)}
     if rows:
         _write(folder, table)
     return {**table, "results": rows, "refused": refused}
+
+
+def _kinds(plan: Plan, one: Entry, settings: InversionSettings) -> list[tuple[str, bool]]:
+    """Which models are attacked, and whether the attacker knows the defence."""
+    if one.name == "ked-mi":
+        return [("trained", False)]
+    ways = (False,) if plan.defence is None else (False, True)
+    return [(model, adaptive) for model in settings.models for adaptive in ways]
+
+
+@dataclass(frozen=True, eq=False)
+class _Attacked:
+    """What an attack made of the messages of one plan."""
+
+    found: list[metrics.Likeness]
+    originals: np.ndarray
+    drawn: np.ndarray
+    labels_right: float
+    seconds: float
+    seen: ObservedMessage
 
 
 class _Study:
@@ -115,34 +139,45 @@ class _Study:
         self.run, self.folder, self.settings, self.say = run, folder, settings, say
         self._ceiling: tuple[float, float] | None = None
 
-    def line(self, one: Entry, model: str, key: str) -> dict[str, Any]:
+    def line(self, one: Entry, model: str, key: str, adaptive: bool) -> dict[str, Any]:
         if one.name == "ked-mi":
             inversion = KedMI(**{**one.options, **self.settings.changes(one)})
             progress = Progress(self.folder / "attack" / "inversion" / f"{key}-classes.safetensors")
-            return class_row(self.run, inversion, self.settings.public, progress, self.say)
+            return class_row(self.run, inversion, self.settings.public, self.settings.pictures, progress, self.say)
         victim = Victim.of(self.run.federation, self.run.make, self.run.plan.seed)
-        attack = one.build(**self.settings.changes(one))
+        attack = one.build(**self.settings.changes(one, adaptive))
         why = messages.refusal(self.run.plan, self._round(model))
         if why is not None:
             raise BadInput(why)
-        found, pictures, right, seconds, seen = self._attacked(self.run.plan, attack, victim, model, key)
+        here = self._attacked(self.run.plan, attack, victim, model, key)
+        control = self._control(attack, victim, model, key)
         row: dict[str, Any] = {"kind": "inversion", "attack": one.name, "model": model, "batch": self.settings.batch}
-        row |= metrics.average(found).to_json()
-        row |= {"images": [each.to_json() for each in found], "window": metrics.window(victim.shape)}
-        row |= self._control(attack, victim, model, key)
-        kappa, ceiling = self.ceiling(victim)
-        alone = messages.one_message(self.run.plan, seen)
+        row |= {"defence": self.run.plan.defence, "adaptive": adaptive}
+        row |= metrics.average(here.found).to_json()
+        row |= {"images": [each.to_json() for each in here.found], "window": metrics.window(victim.shape)}
+        mean = None if control is None else metrics.average(control.found)
         row |= {
-            "reconstructed": float(np.mean([each.ssim >= NEAR for each in found])),
+            "control_ssim": None if mean is None else mean.ssim,
+            "control_psnr": None if mean is None else mean.psnr,
+            "informative": None if mean is None else mean.ssim >= NEAR,
+        }
+        kappa, ceiling = self.ceiling(victim)
+        alone = messages.one_message(self.run.plan, here.seen, math.isfinite(self.run.epsilon))
+        shown = None
+        if self.settings.pictures:
+            beside = {} if control is None else {"undefended": control.drawn}
+            shown = encoded(original=here.originals, drawn=here.drawn, **beside)
+        row |= {
+            "reconstructed": float(np.mean([each.ssim >= NEAR for each in here.found])),
             "prior_chance": kappa,
             "reconstruction_bound": ceiling,
             "message_bound": robustness.reconstruction_bound(alone, kappa) if alone is not None else 1.0,
-            "labels_right": right,
-            "bound": seen.bound,
-            "multiplier": seen.multiplier,
+            "labels_right": here.labels_right,
+            "bound": here.seen.bound,
+            "multiplier": here.seen.multiplier,
             "view": messages.view_of(self.run.plan),
-            "seconds": round(seconds, 3),
-            "picture": encoded(pictures),
+            "seconds": round(here.seconds, 3),
+            "pictures": shown,
         }
         row["notes"] = _notes(row)
         return row
@@ -150,16 +185,14 @@ class _Study:
     def _round(self, model: str) -> int:
         return 1 if model == "first" else self.run.rounds
 
-    def _attacked(
-        self, plan: Plan, attack: Any, victim: Victim, model: str, key: str
-    ) -> tuple[list[metrics.Likeness], np.ndarray, float, float, ObservedMessage]:
+    def _attacked(self, plan: Plan, attack: MessageAttack, victim: Victim, model: str, key: str) -> _Attacked:
         federation, found, right, seconds = self.run.federation, [], [], 0.0
         shown: list[tuple[np.ndarray, np.ndarray]] = []
         seen: ObservedMessage | None = None
         for i, (client, records) in enumerate(self.victims()):
             theta = None if model == "first" else self.run.theta
             seen = messages.observe(plan, self.run.make, federation, client, records, theta, self._round(model))
-            progress = Progress(self.folder / "attack" / "inversion" / f"{key}-{plan.method}-{i}.safetensors")
+            progress = Progress(self.folder / "attack" / "inversion" / f"{key}-{i}.safetensors")
             made = attack(victim, seen, progress, public=self.public(), say=self.say)
             x, y = federation[client]
             originals = victim.pixels(x[records])
@@ -169,19 +202,17 @@ class _Study:
             right.append(float(np.mean(np.sort(made.labels) == np.sort(y[records]))))
             seconds += made.seconds
         for i in range(self.settings.images):  # all of them are part of the line now
-            (self.folder / "attack" / "inversion" / f"{key}-{plan.method}-{i}.safetensors").unlink(missing_ok=True)
+            (self.folder / "attack" / "inversion" / f"{key}-{i}.safetensors").unlink(missing_ok=True)
         assert seen is not None
         originals, made_images = (np.concatenate(part) for part in zip(*shown))
-        return found, side_by_side(originals, made_images), float(np.mean(right)), seconds, seen
+        return _Attacked(found, originals, made_images, float(np.mean(right)), seconds, seen)
 
-    def _control(self, attack: Any, victim: Victim, model: str, key: str) -> dict[str, Any]:
-        if not self.run.plan.private:
-            return {"control_ssim": None, "control_psnr": None, "informative": None}
-        if not self.settings.control:
-            return {"control_ssim": None, "control_psnr": None, "informative": None}
-        found, *_ = self._attacked(messages.undefended(self.run.plan), attack, victim, model, key)
-        mean = metrics.average(found)
-        return {"control_ssim": mean.ssim, "control_psnr": mean.psnr, "informative": mean.ssim >= NEAR}
+    def _control(self, attack: MessageAttack, victim: Victim, model: str, key: str) -> _Attacked | None:
+        """The same attack without the defence; None where there is none to compare with, or nobody asked."""
+        plan = self.run.plan
+        if not self.settings.control or (not plan.private and plan.defence is None):
+            return None
+        return self._attacked(messages.undefended(plan), attack, victim, model, f"{key}-control")
 
     def victims(self) -> list[tuple[int, np.ndarray]]:
         """Clients and the places of the attacked records there, the same for every attack."""
@@ -219,7 +250,7 @@ def verdict(rows: Sequence[dict[str, Any]]) -> str:
     if not said:
         return "No undefended control was attacked, so a low SSIM carries no information about a defence."
     failed = sorted({f"{row['attack']} ({row['model']} model)" for row in said if not row["informative"]})
-    if len(failed) == len({(row["attack"], row["model"]) for row in said}):
+    if not any(row["informative"] for row in said):
         return "The undefended control resists these attacks too (SSIM below 0.5), so this table carries no information about the defence."
     if failed:
         return f"Without the defence {', '.join(failed)} failed (SSIM below 0.5): those lines carry no information about it."
@@ -239,9 +270,9 @@ def _notes(row: dict[str, Any]) -> list[str]:
     return said
 
 
-def _line_key(run: Inverted, one: Entry, model: str, settings: InversionSettings) -> str:
-    facts = [FORMAT, run.key, run.plan.digest(), one.name, model, repr(one.build(**settings.changes(one)))]
-    facts += [str(asdict(settings) | {"fresh": False, "models": ()})]
+def _line_key(run: Inverted, one: Entry, model: str, settings: InversionSettings, adaptive: bool) -> str:
+    facts = [FORMAT, run.key, run.plan.digest(), one.name, model, repr(one.build(**settings.changes(one, adaptive)))]
+    facts += [str(asdict(settings) | {"fresh": False, "models": (), "pictures": False})]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
@@ -255,7 +286,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def _merged(folder: Path, rows: list[dict[str, Any]], refused: list[dict[str, str]]) -> dict[str, Any]:
     """What is kept, with these lines in place of older ones of the same attack, model and batch."""
-    place = lambda row: (row["attack"], row.get("model"), row.get("batch"))  # noqa: E731
+    place = lambda row: (row["attack"], row.get("model"), row.get("batch"), row.get("adaptive", False))  # noqa: E731
     here = {place(row) for row in rows}
     older = [row for row in _read(folder).get("results", []) if place(row) not in here]
     return {"run": str(folder), "results": [*rows, *older], "refused": refused}

@@ -6,6 +6,7 @@ when no group has improved for a while, and its whole state goes to disk from ti
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,15 +16,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sordino.attacks.inversion.attack import MessageAttack, Task
 from sordino.attacks.inversion.descent import SignedAdam
 from sordino.attacks.inversion.gradient import Distance, FeaturePrior, Matcher
+from sordino.attacks.inversion.labels import infer_labels
 from sordino.attacks.inversion.observed import Reconstruction
-from sordino.attacks.inversion.priors import Term
-from sordino.attacks.inversion.progress import Progress
+from sordino.attacks.inversion.priors import Term, total_variation
 from sordino.engines.inprocess import one_thread
 from sordino.privacy.randomness import stream
 
-Say = Callable[[str, int, int], None]
 TINY = 1e-4  # relative improvement that counts
 
 
@@ -34,24 +35,66 @@ class Course:
     steps: int
     rate: Callable[[float], float]  # part of the run that is over -> rate
     patience: int  # steps without improvement of any group
-    signed: bool = True
     langevin: float = 0.0  # noise on each step, over the rate
 
 
+Prior = tuple[float, Callable[[Tensor], Term]]  # weight and term
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The best images of each group, [group, batch, ...], and their losses."""
+
+    best: Tensor
+    least: Tensor
+    labels: np.ndarray
+    steps: int
+    seconds: float
+
+    def reconstruction(self, images: np.ndarray) -> Reconstruction:
+        return Reconstruction(images, self.labels, float(self.least.min()), self.steps, self.seconds)
+
+
+@dataclass(frozen=True)
+class SearchAttack(MessageAttack):
+    """The settings that IG and GI share."""
+
+    steps: int = 1200
+    lr: float = 0.1  # in pixel ranges
+    variation: float = 1e-1
+    patience: float = 0.4  # give up when this share of the run brought nothing; the rate of IG first falls after 3/8
+
+    def search(
+        self,
+        task: Task,
+        groups: int,
+        distance: Distance,
+        rate: Callable[[float], float],
+        priors: Sequence[Prior] = (),
+        features: FeaturePrior | None = None,
+        langevin: float = 0.0,
+    ) -> Found:
+        """Labels come from the last layer, unless they are known. Total variation is a prior of both attacks."""
+        labels = infer_labels(task.matcher, self.seed) if task.labels is None else np.sort(np.asarray(task.labels))
+        span = task.victim.span
+        course = Course(self.steps, lambda part: self.lr * span * rate(part), math.ceil(self.patience * self.steps), langevin)  # fmt: skip
+        whole = [(self.variation / span, total_variation), *priors]
+        return search(task, labels.astype(np.int64), groups, distance, whole, course, self.seed, features, self.name)
+
+
 def search(
-    matcher: Matcher,
+    task: Task,
     labels: np.ndarray,
     groups: int,
     distance: Distance,
-    priors: Sequence[tuple[float, Callable[[Tensor], Term]]],
+    priors: Sequence[Prior],
     course: Course,
     seed: int,
-    progress: Progress,
     features: FeaturePrior | None = None,
     name: str = "ig",
-    say: Say = lambda *_: None,
-) -> tuple[Tensor, Tensor, int, float]:
-    """The best images of each group, their losses, the steps taken and the seconds that it took."""
+) -> Found:
+    """The best images of each group, moved side by side."""
+    matcher, progress, say = task.matcher, task.progress, task.say
     victim, started = matcher.victim, time.perf_counter()
     low, high = (torch.from_numpy(np.asarray(end, np.float32)) for end in (victim.low, victim.high))
     q = F.one_hot(torch.from_numpy(labels), victim.classes).float().expand(groups, -1, -1)
@@ -85,7 +128,7 @@ def search(
                 rng = stream(seed, step, groups, "inversion-noise")
                 jump = torch.from_numpy(rng.standard_normal(tuple(adam.point.shape)).astype(np.float32))
                 adam.point.add_(jump * (high - low), alpha=course.langevin * rate)
-            adam.move(slope, rate, low, high, course.signed)
+            adam.move(slope, rate, low, high)
             step += 1
             if step % 20 == 0:
                 say(name, step, course.steps)
@@ -93,7 +136,7 @@ def search(
                 write()
     say(name, course.steps, course.steps)
     write()
-    return best, least, step, before + time.perf_counter() - started
+    return Found(best, least, labels, step, before + time.perf_counter() - started)
 
 
 def _loss(
@@ -101,7 +144,7 @@ def _loss(
     x: Tensor,
     q: Tensor,
     distance: Distance,
-    priors: Sequence[tuple[float, Callable[[Tensor], Term]]],
+    priors: Sequence[Prior],
     features: FeaturePrior | None,
 ) -> tuple[Tensor, Tensor]:
     pull = matcher.step(x, q, distance, features)
@@ -112,9 +155,3 @@ def _loss(
             loss = loss + weight * value
             slope.add_(way, alpha=weight)
     return loss, slope
-
-
-def chosen(best: Tensor, least: Tensor, labels: np.ndarray, steps: int, seconds: float) -> Reconstruction:
-    """The group with the least loss."""
-    one = int(least.argmin())
-    return Reconstruction(best[one].numpy().copy(), labels, float(least[one]), steps, seconds)

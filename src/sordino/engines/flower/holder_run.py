@@ -103,6 +103,7 @@ class HolderRun:
             self._begin_with(wire.released_from(wire.from_bytes(kept.read_bytes()).arrays, len(self.terms.prelude)))
 
     def _start_work(self, part: Part) -> None:
+        from sordino.clients.personal import PersonalModels
         from sordino.clients.site import Site
         from sordino.models import build
 
@@ -111,7 +112,8 @@ class HolderRun:
         sizes = tuple(p.numel() for p in model.parameters() if p.requires_grad)
         self.rule = plan.method_spec.build(RuleContext(plan, sizes, self.terms.units, self.terms.multiplier or None))
         certified.check_rule(self.terms, self.rule)
-        self.site = Site(model, part, plan, draws=Draws(plan, 0))
+        own = PersonalModels(self.folder / "personal")
+        self.site = Site(model, part, plan, draws=Draws(plan, 0), personal=own)
         self.theta = np.zeros(self.site.flat.size, np.float32)
         self.work = self.terms.scheme.work(self.site, self.theta, self.rule, self.terms)
         if not (self.folder / record.NAME).exists():  # what is trained on, kept here alone

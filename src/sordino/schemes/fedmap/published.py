@@ -1,10 +1,17 @@
 """FedMAP's client as printed (algorithm 1, lines 6 to 17). Not private; `sordino.schemes.fedmap.rule` lists why.
 
-For every mini-batch of shuffled data: per-example gradients, their raw statistics h (equation 4), (C, sigma) from MetaNet, the mean
-of the gradients clipped to C, N(0, sigma^2) on it. The paper does not say what is clipped; its theorem 1 has the mean of clipped
-gradients with noise of variance d sigma^2, and that is what is done here. After each batch MetaNet is tuned by equation 15, of
-which only the lambda term has a gradient. At the end the client sends its move, weighted by its number of examples, and the mean of
-its sigmas.
+For every mini-batch of shuffled data: per-example gradients, their raw statistics h (equation 4), (C, sigma) from MetaNet, gradients
+clipped to C, Gaussian noise of standard deviation sigma, a step. After each batch MetaNet is tuned by equation 15, of which only the
+lambda term has a gradient. At the end the client sends its move, weighted by its number of examples, and the mean of its sigmas.
+
+The paper does not say what is clipped, nor what the noise is added to. There are two readings of it (the option `on_sum`):
+
+    on_sum=1   g = (sum of clip(g_k, C) + N(0, sigma^2 I)) / B      "applies DP-SGD": the noise is on the sum of the batch
+    on_sum=0   g = (sum of clip(g_k, C)) / B + N(0, sigma^2 I)      theorem 1: variance d sigma^2 beside the mean gradient
+
+With the option `sigma` there is no network: C is the plan's bound and sigma that number, the paper's baseline "DP". The paper
+gives no constants for "C proportional to mean plus variance of the norms" and "sigma proportional to feature variance"; the options
+`bound_scale` and `sigma_scale` multiply what the shipped weights propose.
 """
 
 from __future__ import annotations
@@ -54,7 +61,7 @@ class PublishedSteps(ControlledSteps):
     def _raw_round(self, request: Request, item: ClientTask, out: np.ndarray) -> RawReport:
         k, flat = item.client, self.site.flat
         x, y = self.site.client(k)
-        net = self._controller(item.own)
+        net = None if self.rule.sigma else self._controller(item.own)
         flat.load(self.theta)
         self.site.seed_layers(request.round, k)
         move = self.descent.start(flat.size, flat.theta.device)
@@ -66,22 +73,32 @@ class PublishedSteps(ControlledSteps):
             for part in np.array_split(batches.permutation(len(y)), math.ceil(len(y) / self.plan.batch_size)):
                 at = torch.from_numpy(part).to(x.device)
                 batch = x.index_select(0, at), y.index_select(0, at)
-                rows = [*rows, self._statistics(*batch, drift)][-features.LENGTH :]
-                outputs = net.decide(*features.stack([rows], 4))[0]
-                bound, sigma = features.read(PUBLISHED, outputs.tolist())
-                features.usable(bound, sigma, "sigma")
+                if net is None:
+                    bound, sigma = self.rule.start, self.rule.sigma
+                else:
+                    rows = [*rows, self._statistics(*batch, drift)][-features.LENGTH :]
+                    bound, sigma = self._decide(net, rows)
                 gradient = self._noisy(*batch, bound, sigma, noise)
                 moved = move(torch.from_numpy(gradient.astype(np.float32)).to(x.device))
                 flat.theta.sub_(moved)
                 drift = float(torch.linalg.vector_norm(moved))
-                self._regularise(net, rows)
+                if net is not None:
+                    self._regularise(net, rows)
                 bounds.append(bound)
                 sigmas.append(sigma)
         weighted = np.nan_to_num(flat.theta.cpu().numpy().astype(np.float64) - self.theta, posinf=0, neginf=0) * len(y)
         out += request.grid.round(np.clip(weighted, -(2.0**28), 2.0**28))
-        tuned = net.personal if self.rule.tune else item.own.net
+        tuned = net.personal if net is not None and self.rule.tune else item.own.net
         own = replace(item.own, net=tuned, rows=np.asarray(rows, np.float32).reshape(-1, 4), bound=bounds[-1])
         return RawReport(k, own, len(y), float(np.mean(sigmas)), float(np.exp(np.mean(np.log(bounds)))))
+
+    def _decide(self, net: MetaNet, rows: list[list[float]]) -> tuple[float, float]:
+        """(C, sigma) of the batch."""
+        outputs = net.decide(*features.stack([rows], 4))[0]
+        bound, sigma = features.read(PUBLISHED, outputs.tolist())
+        bound, sigma = bound * self.rule.bound_scale, sigma * self.rule.sigma_scale
+        features.usable(bound, sigma, "sigma")
+        return bound, sigma
 
     def _statistics(self, x: Tensor, y: Tensor, drift: float) -> list[float]:
         """h of equation 4, from raw gradients: the sum of squares, less that of the mean, is the spread."""
@@ -94,12 +111,12 @@ class PublishedSteps(ControlledSteps):
         return disclose(raw, "exact statistics of a batch set its bound and its noise")[0].value
 
     def _noisy(self, x: Tensor, y: Tensor, bound: float, sigma: float, noise: Source) -> np.ndarray:
-        """The mean of clipped gradients, with noise of standard deviation sigma on each coordinate."""
-        clip = Flat(bound)
+        """The mean of clipped gradients; sigma is the noise on their sum, or on the mean itself."""
+        clip, std = Flat(bound), sigma if self.rule.on_sum else sigma * len(y)  # on the sum
         total, _ = self.per_example.clipped_sum(x, y, clip)
         grid = mechanisms.FixedPoint.for_bound(max(bound, 16 * sigma), len(y))  # room for the noise too
         raw = Private(mechanisms.Sum(grid.encode(total), grid), bound=clip)
-        noisy, _ = mechanisms.gaussian(raw, clip, sigma * len(y) / bound, noise)
+        noisy, _ = mechanisms.gaussian(raw, clip, std / bound, noise)
         return noisy.value / len(y)
 
     def _regularise(self, net: MetaNet, rows: list[list[float]]) -> None:
@@ -109,6 +126,7 @@ class PublishedSteps(ControlledSteps):
         outputs = net(*(torch.from_numpy(a) for a in features.stack([rows], 4)))
         assert self.plan.epsilon is not None
         epsilon = torch.exp(outputs[:, 0] - outputs[:, 1]) * math.sqrt(2 * math.log(1.25 / self.plan.delta))
+        epsilon = epsilon * (self.rule.bound_scale / self.rule.sigma_scale)
         loss = self.rule.lam * (epsilon - self.plan.epsilon).square().mean()
         self._descend(net, loss)
 

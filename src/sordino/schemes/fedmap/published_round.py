@@ -45,7 +45,7 @@ class FedMapPublishedRound(Round):
         told, _ = disclose(aggregate.reports, "each client's sigma and its controller's state are kept as they are")  # type: ignore[arg-type]
         reports = cast(tuple[RawReport, ...], told.value)
         mean = total.value / max(1, sum(report.weight for report in reports))
-        theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)
+        theta, optimizer = self.step(model.round + 1, model, mean)
         accounts |= {report.client: replace(report.own, turns=report.own.turns + 1) for report in reports}
         if reports:
             who = np.array([report.client for report in reports])

@@ -51,7 +51,7 @@ class FedMapRound(Round):
         total = require_released(aggregate.total, "what local clients send").decode()
         reports = cast(tuple[Report, ...], require_released(aggregate.reports, "the report of a local client"))
         mean = total / self.terms.denominator(cohort)
-        theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)
+        theta, optimizer = self.step(model.round + 1, model, mean)
         heard = {report.client: report.own for report in reports}
         missing = [errand for errand in errands if errand.client not in heard]
         accounts |= {e.client: replace(e.own, purse=0.0, spent=e.own.spent + e.purse) for e in missing} | heard

@@ -1,7 +1,7 @@
 """FedMAP (Federated meta-driven adaptive privacy): a network at each client sets the bound and the noise of every step.
 
 Published (algorithm 1): MetaNet reads four raw statistics of each mini-batch and gives (C, sigma); the client clips to C and
-adds N(0, sigma^2) to the mean gradient. It sends its model and its sigma. The server adds up (equations 6 to 9)
+adds N(0, sigma^2), to the sum of the batch or to its mean (`schemes.fedmap.published` has both readings). It sends its model and its sigma. The server adds up (equations 6 to 9)
 
     rho_i(alpha) += alpha q^2 / (2 sigma_i^2),   eps_i = min_alpha rho_i + log(1/delta) / (alpha - 1)
 
@@ -33,11 +33,13 @@ import numpy as np
 
 from sordino.errors import at_least, between, one_of, positive
 from sordino.privacy.bounds import Bound, Flat
+from sordino.privacy.vocabulary import Sampling
 from sordino.rules.base import NOTHING, Queries, RoundOutput, State
 from sordino.rules.query import Answer, CentredBit
 
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
+    from sordino.plan import Plan
 
 ORDERS = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])  # section 3.2
 BINS = 100
@@ -49,8 +51,8 @@ REASONS = (
     "sensitivity, which the ledger never sees.",
     "It is not said whether single gradients or a batch's mean is clipped, so that the sensitivity is not known.",
     "A client takes many noisy steps in a round, and the ledger charges one.",
-    "The ledger counts on client sampling, but the server sees who takes part and what each of them sends; and cohorts of a "
-    "fixed size are accounted as if every client had flipped a coin.",
+    "The ledger counts on client sampling, but the server sees who takes part and what each of them sends.",
+    "Cohorts of a fixed size are accounted as if every client had flipped a coin.",
     "C and sigma are computed from the raw gradients of the very batch that they protect, so that the size of the noise "
     "itself depends on the data and no composition theorem applies.",
     "Each client sends its sigma as it is, and the largest epsilon of any client is sent to all: both are exact functions of "
@@ -67,6 +69,18 @@ REASONS = (
 )
 
 
+_FIXED_COHORTS = 5  # places in the list: of what is true where cohorts have a fixed size,
+_NETWORK = (1, 6, 7, 8, 10, 13)  # and where a network sets C and sigma
+
+
+def reasons_of(plan: Plan) -> tuple[str, ...]:
+    """True of this run: cohorts may be drawn by coins, and without the network C and sigma are public numbers."""
+    untrue = set(_NETWORK if plan.options.get("sigma") else ())
+    if plan.sampling != Sampling.FIXED or plan.cohort == plan.clients:
+        untrue.add(_FIXED_COHORTS)
+    return tuple(reason for i, reason in enumerate(REASONS) if i not in untrue)
+
+
 @dataclass(frozen=True)
 class FedMap:
     """The settings of the loop, and what a step of the certified variant is asked."""
@@ -80,12 +94,17 @@ class FedMap:
     utility: float = 0.1
     hold: float = 0.0  # 1: no network; the first bound and the even multiplier, to tell what the network adds
     raw: bool = False  # as published
+    on_sum: float = 1.0  # as published: the noise is on the sum of a batch; 0: on its mean
+    sigma: float = 0.0  # as published, without the network: the noise of every batch, at the plan's bound
+    bound_scale: float = 1.0  # as published: times MetaNet's C, whose constant the paper leaves open
+    sigma_scale: float = 1.0  # likewise, times its sigma
 
     def __post_init__(self) -> None:
         positive(bound=self.start)
-        at_least(0, lam=self.lam, beta=self.beta, tune=self.tune, utility=self.utility)
+        at_least(0, lam=self.lam, beta=self.beta, tune=self.tune, utility=self.utility, sigma=self.sigma)
+        positive(bound_scale=self.bound_scale, sigma_scale=self.sigma_scale)
         between(0, 1, share=self.share)
-        one_of((0, 1), pretrained=self.pretrained, hold=self.hold)
+        one_of((0, 1), pretrained=self.pretrained, hold=self.hold, on_sum=self.on_sum)
 
     def init(self) -> State:
         return {"bound": self.start, "moved": 0.0}
@@ -123,9 +142,20 @@ def certified(
 
 
 def published(
-    setting: RuleContext, *, lam: float = 0.1, beta: float = 0.1, tune: float = 0.01, pretrained: float = 1
+    setting: RuleContext,
+    *,
+    lam: float = 0.1,
+    beta: float = 0.1,
+    tune: float = 0.01,
+    pretrained: float = 1,
+    on_sum: float = 1,
+    sigma: float = 0,
+    bound_scale: float = 1,
+    sigma_scale: float = 1,
 ) -> FedMap:
-    return FedMap(setting.plan.bound, lam, beta, tune, pretrained, raw=True)
+    """The last four: see `schemes.fedmap.published`."""
+    reading = {"on_sum": on_sum, "sigma": sigma, "bound_scale": bound_scale, "sigma_scale": sigma_scale}
+    return FedMap(setting.plan.bound, lam, beta, tune, pretrained, raw=True, **reading)
 
 
 class PrintedLedger:

@@ -37,6 +37,8 @@ PUBLISHED_GRID = FixedPoint(2.0**24)
 class FedMapScheme(Local):
     """Budgets in the place of a schedule."""
 
+    scaled_steps = False  # clients measure their steps in bounds of their own
+
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self.masked = plan.observer == Observer.SECAGG_SERVER
@@ -51,6 +53,11 @@ class FedMapScheme(Local):
                 f"a sum over {plan.survivors} clients is that client's own message; ask for survivors of at least {FEWEST}."
             )
         super().check()
+
+    def _check_sampling(self) -> None:
+        """As published K clients are drawn at random: nothing is proven there that a fixed number could spoil."""
+        if not self.plan.published:
+            super()._check_sampling()
 
     def check_prelude(self) -> None:
         raise BadInput(

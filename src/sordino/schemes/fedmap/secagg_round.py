@@ -56,7 +56,7 @@ class FedMapSecAggRound(FedMapRound):
         total = require_released(aggregate.total, "what local clients send").decode()
         tally = self._tally(require_released(aggregate.reports, "what reports come to"), accounts)
         mean = total / self.terms.denominator(cohort)
-        theta, optimizer = self.optimizer.step(model.theta, mean, model.optimizer)
+        theta, optimizer = self.step(model.round + 1, model, mean)
         spent = model.rule.get("spent", 0.0) + tally.spent
         rule = model.rule | {
             "bound": math.exp(tally.log_bound / tally.began) if tally.began else model.rule["bound"],

@@ -1,0 +1,144 @@
+"""Pictures and signals to features that need no data (`sordino.features`), centred by a mean that is released with noise.
+
+One statistic: the mean of rows of unit length. What the model takes is the centred and damped row, of unit length, and behind
+it a constant that carries the bias. It is small, so that the bias takes little of the clipped length of a gradient.
+
+Filters and damped directions are made at every holder of data from the settings. `digest` names the filters: where a plan has it,
+a holder that finds others refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from sordino.errors import BadInput, positive, whole
+from sordino.features import cache, examples, kept
+from sordino.features.extractor import Extractor
+from sordino.features.maps import Block, picture_shape
+from sordino.features.recipe import Recipe, recipe_for
+from sordino.machine import cores
+from sordino.preparation.base import Preparation, Released, Stages, Statistic
+
+_SOME = 64  # records at a time
+_BLOCK = ("filters", "patch", "stride", "threshold", "cells", "shrink", "mirror")
+
+
+@dataclass(frozen=True)
+class Features(Preparation):
+    """Settings left out follow from the shape of the data (`features.recipe.recipe_for`).
+
+    A block is a list of numbers: filters, patch, stride, threshold, cells, shrink and whether it mirrors.
+    """
+
+    share: float = 0.03
+    blocks: tuple[tuple[float, ...], ...] | None = None
+    power: float | None = None
+    damped: int | None = None
+    pictures: int | None = None
+    bias: float = 0.3
+    seed: int = 0
+    digest: str | None = None
+
+    kind = "features"
+
+    def __post_init__(self) -> None:
+        self.check_share()
+        positive(bias=self.bias)
+        whole(0, seed=self.seed)
+        if self.blocks is not None:
+            object.__setattr__(self, "blocks", tuple(tuple(block) for block in self.blocks))
+            if any(len(block) != len(_BLOCK) for block in self.blocks):
+                raise BadInput(f"a block of filters is {len(_BLOCK)} numbers: {', '.join(_BLOCK)}.")
+            self._made_blocks()
+
+    def _made_blocks(self) -> tuple[Block, ...]:
+        return tuple(
+            Block(int(f), int(p), int(s), float(t), int(c), int(r), bool(m))
+            for f, p, s, t, c, r, m in self.blocks or ()
+        )
+
+    def recipe(self, shape: tuple[int, ...]) -> Recipe:
+        """All settings of the features for this shape."""
+        picture_shape(shape)
+        usual = recipe_for(shape)
+        given = {
+            name: getattr(self, name) for name in ("power", "damped", "pictures") if getattr(self, name) is not None
+        }
+        blocks = usual.blocks if self.blocks is None else self._made_blocks()
+        return replace(usual, blocks=blocks, seed=self.seed, **given)
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        return (Statistic("the mean of the features of all records"),)
+
+    def stages(self, shape: tuple[int, ...]) -> Stages:
+        return _Rows(self, tuple(shape))
+
+    def pinned(self, shape: tuple[int, ...]) -> Features:
+        """The same with the digest of the filters that are made here."""
+        return replace(self, digest=kept.extractor_for(self.recipe(shape), tuple(shape), cores()).digest)
+
+
+class _Rows(Stages):
+    """Made when it is first asked for features, which may take half a minute."""
+
+    def __init__(self, settings: Features, shape: tuple[int, ...]) -> None:
+        self.settings, self.given, self.recipe = settings, shape, settings.recipe(shape)
+        whole_shape = picture_shape(shape)
+        for block in self.recipe.blocks:
+            block.seen(whole_shape)
+        self.dimension = sum(block.size(whole_shape) for block in self.recipe.blocks)
+        self.shape = (self.dimension + 1,)
+
+    @cached_property
+    def made(self) -> Extractor:
+        found = kept.extractor_for(self.recipe, self.given, cores())
+        if self.settings.digest not in (None, found.digest):
+            raise BadInput(
+                f"the filters made here have the digest {found.digest}, and the plan says {self.settings.digest}: this is another "
+                "version of the software; use the one that made the plan."
+            )
+        return found
+
+    def length(self, step: int) -> int:
+        return self.dimension
+
+    def contributions(self, step: int, x: np.ndarray, released: Released) -> Iterator[np.ndarray]:
+        rows = self._kept(x)
+        for start in range(0, len(rows), _SOME):
+            yield rows[start : start + _SOME].astype(np.float64)
+
+    def decode(self, step: int, mean: np.ndarray, noise: float) -> np.ndarray:
+        return mean
+
+    def apply(self, x: np.ndarray, released: Released) -> np.ndarray:
+        out = np.empty((len(x), self.dimension + 1), np.float32)
+        out[:, :-1] = self.made.finished(self._kept(x), released[0])
+        out[:, -1] = self.settings.bias
+        return out
+
+    def _kept(self, x: np.ndarray) -> _Unit:
+        if not len(x):
+            return _Unit(np.zeros((0, self.dimension), np.float32))
+        return _Unit(cache.features(self.made, x, cores()))
+
+
+class _Unit:
+    """Kept rows, brought to unit length a slice at a time: all of them at once would fill the memory."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows = rows
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.rows.shape
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        return examples.unit(self.rows[part].astype(np.float32))

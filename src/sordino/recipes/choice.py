@@ -1,0 +1,17 @@
+"""A setting that a recipe chose, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One line of what `sordino train` prints before it starts."""
+
+    name: str
+    value: object
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name.replace('_', '-')} {self.value}: {self.reason}"

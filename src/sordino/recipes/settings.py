@@ -1,0 +1,125 @@
+"""Rounds, batches, rates and cohorts for each scheme, from public facts.
+
+The noise on the mean of a round, in bounds, is z sqrt(d) / B. With a batch of a fixed part q of the n records over T rounds z grows
+with q sqrt(T), so that the noise is about c sqrt(T d) / (n epsilon) for any q that is not small: a larger batch costs time and gains
+little. So T rounds share a fixed number of passes over the data. Over T steps of a fixed length noise and signal grow alike, so T
+need only be as many as the optimiser wants: 120 in trials (docs/regret.md), more where records times epsilon is large and the noise
+small. The rate falls to zero: the fall averages the noise of the last rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sordino.methods import Method
+from sordino.recipes.choice import Choice
+from sordino.recipes.facts import PublicFacts
+from sordino.recipes.networks import rate_for
+
+ROUNDS, MOST_ROUNDS = 120, 480
+QUIET = 15_000  # records times epsilon, from which on more rounds pay
+PASSES = 20  # over the data
+LEAST_BATCH, MOST_BATCH = 32, 10_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a recipe starts from."""
+
+    facts: PublicFacts
+    method: Method
+    published: bool
+    epsilon: float  # that was given; a middling one where only a multiplier was
+    fan: int  # the most inputs that one unit of the network adds up
+    optimizer: str  # the server's, if it was given, else adam
+
+
+def _server(asked: Asked, rate: str) -> list[Choice]:
+    """Steps of the server, and the name of the setting that is their rate. Published variants step as their papers print."""
+    chosen = [Choice("server_optimizer", "adam", "its steps have the length of the rate, whatever the network")]
+    if not asked.published:
+        chosen += [
+            Choice("steps", "scaled", "a rate then means the same under every bound"),
+            Choice("lr_schedule", "decay", "the fall averages the noise of the last rounds"),
+        ]
+    if asked.optimizer == "adam":
+        chosen.append(Choice(rate, rate_for(asked.fan), f"for Adam and units of up to {asked.fan:,} inputs"))
+    else:
+        chosen.append(Choice(rate, 0.5, f"for {asked.optimizer}, whose steps are at most that long"))
+    return chosen
+
+
+def pooled(asked: Asked) -> list[Choice]:
+    records = asked.facts.records
+    signal = records * asked.epsilon
+    rounds = int(min(max(ROUNDS, ROUNDS * math.sqrt(signal / QUIET)), MOST_ROUNDS))
+    batch = min(max(PASSES * records // rounds, LEAST_BATCH), MOST_BATCH, records)
+    more = (
+        f"{signal:,.0f} records times epsilon leave little noise" if rounds > ROUNDS else "more bring noise, not signal"
+    )
+    return [
+        Choice("rounds", rounds, more),
+        Choice(
+            "batch_size", batch, f"{PASSES} passes over {records:,} records; larger gains little at the same epsilon"
+        ),
+        *_server(asked, "lr"),
+    ]
+
+
+CLIENT_ROUNDS = 60
+LOCAL_STEPS = 10  # of a client in a round, about
+
+
+def client(asked: Asked) -> list[Choice]:
+    each = max(1, asked.facts.records // asked.facts.clients)
+    batch = min(32, each)
+    epochs = max(1, min(5, LOCAL_STEPS * batch // each))
+    return [
+        Choice(
+            "rounds", CLIENT_ROUNDS, "each round is many local steps, and more rounds bring as much noise as signal"
+        ),
+        Choice("batch_size", batch, f"clients hold about {each:,} records"),
+        Choice("local_epochs", epochs, f"about {LOCAL_STEPS} local steps in a round"),
+        Choice("lr", _sgd(asked.fan), f"for local SGD and units of up to {asked.fan:,} inputs"),
+        *_server(asked, "server_lr"),
+    ]
+
+
+def local(asked: Asked) -> list[Choice]:
+    """Each client its own DP-SGD: a batch is a part of the client's own records, and every local step is charged."""
+    each = max(1, asked.facts.records // asked.facts.clients)
+    batch = min(each, max(LEAST_BATCH, each // 4))
+    chosen = [
+        Choice("rounds", 40, "every local step is charged"),
+        Choice("batch_size", batch, f"a quarter of the about {each:,} records of a client, at least {LEAST_BATCH}"),
+        Choice("lr", 0.2, "for SGD, whose steps are at most that long"),
+    ]
+    if not asked.published and asked.method.scheme is None:
+        chosen.append(Choice("steps", "scaled", "a rate then means the same under every bound"))
+    return chosen
+
+
+def plain(asked: Asked) -> list[Choice]:
+    each = max(1, asked.facts.records // asked.facts.clients)
+    return [
+        Choice("rounds", 60, "without noise rounds cost time only"),
+        Choice("batch_size", min(32, each), f"clients hold about {each:,} records"),
+        Choice("local_epochs", 1, "clients that differ drift apart in longer local training"),
+        Choice("optimizer", "adam", "its steps have the length of the rate, whatever the network"),
+        Choice("lr", rate_for(asked.fan) / 5, f"for local Adam and units of up to {asked.fan:,} inputs"),
+    ]
+
+
+def _sgd(fan: int) -> float:
+    """Local steps that stay stable for inputs of unit size: the curvature grows with their number."""
+    return float(f"{min(0.5, 4 / fan):.2g}")
+
+
+BY_SCHEME: dict[str, Callable[[Asked], list[Choice]]] = {
+    "pooled": pooled,
+    "client": client,
+    "local": local,
+    "plain": plain,
+}

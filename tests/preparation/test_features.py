@@ -1,0 +1,110 @@
+"""Features as part of a plan: one mean in the prelude, rows of unit length, the same bits at every holder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).parents[1] / "engines" / "flower"))
+
+from hall import Hall  # noqa: E402
+
+from sordino import BadInput, EngineOptions, Plan, train  # noqa: E402
+from sordino.features import generator, kept  # noqa: E402
+from sordino.federation.population import Federation  # noqa: E402
+from sordino.models import build  # noqa: E402
+from sordino.preparation import Features, preparation_from  # noqa: E402
+from sordino.schemes import prelude  # noqa: E402
+from sordino.verify.checking import check  # noqa: E402
+
+SMALL = {"kind": "features", "blocks": [[12, 4, 1, 1.0, 2, 1, True]], "damped": 8, "pictures": 30}
+SHAPE = (3, 12, 12)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SORDINO_FEATURES", str(tmp_path / "features"))
+    kept.extractor_for.cache_clear()
+    yield
+    kept.extractor_for.cache_clear()
+
+
+def pictures() -> Federation:
+    """Two kinds: synthetic pictures as they are, and with their rows in disorder."""
+    made = generator.images(130, SHAPE, seed=3)
+    y = np.arange(130) % 2
+    mixed = np.random.Generator(np.random.PCG64(0)).permutation(SHAPE[1])
+    made[y == 1] = made[y == 1][:, :, mixed]
+    clients = [(made[k:90:3], y[k:90:3]) for k in range(3)]
+    return Federation.from_arrays(clients, test=(made[90:], y[90:]), classes=2, name="pictures")
+
+
+def plan(**settings) -> Plan:
+    base = {"data": "pictures", "clients": 3, "model": "head", "method": "dp-fedavg", "epsilon": 20.0, "rounds": 8,
+            "batch_size": 60, "bound": 0.5, "lr": 4.0, "server_optimizer": "momentum", "prepare": SMALL}  # fmt: skip
+    return Plan(**(base | settings))
+
+
+def head(wanted: Plan):
+    return build("head", wanted.preparation.stages(SHAPE).shape, 2)
+
+
+def test_across_machines_features_and_model_have_the_same_bits(tmp_path):
+    wanted, federation = plan(), pictures()
+    here = train(head(wanted), federation, wanted, out=tmp_path / "a", options=EngineOptions(isolate_clients=True))
+    hall = Hall(federation, tmp_path / "holders")
+    there = hall.train(wanted, tmp_path / "b")
+    hall.close()
+    assert torch.equal(here.model.out.weight, there.model.out.weight) and here.accuracy == there.accuracy
+    assert here.accuracy > 0.6
+    assert all(one.ok is not False for one in check(tmp_path / "a").checks)
+
+
+def test_what_the_model_takes_is_of_unit_length_with_a_small_constant(tmp_path):
+    wanted, federation = plan(), pictures()
+    train(head(wanted), federation, wanted, out=tmp_path / "run")
+    rows = prelude.model_input(tmp_path / "run", wanted, SHAPE)(federation.raw(0)[0])
+    assert rows.shape[1:] == wanted.preparation.stages(SHAPE).shape == (12 * 2 * 4 + 1,)
+    assert np.allclose(np.linalg.norm(rows[:, :-1], axis=1), 1, atol=1e-5) and (rows[:, -1] == np.float32(0.3)).all()
+
+
+def test_a_plan_that_names_other_filters_is_refused(tmp_path):
+    right = preparation_from(SMALL).pinned(SHAPE)
+    wanted = plan(prepare=right.to_json())
+    assert wanted.prepare["digest"] == right.digest and preparation_from(wanted.prepare) == right
+    train(head(wanted), pictures(), wanted, out=tmp_path / "right")
+    wrong = plan(prepare={**SMALL, "digest": "0" * 32})
+    with pytest.raises(BadInput, match="another version"):
+        train(head(wrong), pictures(), wrong, out=tmp_path / "wrong")
+    assert plan().digest() != wanted.digest()
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 3), (12,), (12, 12, 3, 2)])
+def test_pictures_that_have_no_features_are_refused_in_a_sentence(shape):
+    with pytest.raises(BadInput):
+        preparation_from(SMALL).stages(shape)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"blocks": [[1, 2]]}, {"blocks": [[0, 4, 1, 1.0, 2, 1, True]]}, {"bias": 0.0}, {"share": 2.0}, {"seed": -1}],
+)
+def test_settings_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(BadInput):
+        preparation_from({"kind": "features"} | wrong)
+
+
+def test_canaries_in_features_prove_no_more_than_epsilon(tmp_path):
+    from sordino.audit.measure import audit
+
+    wanted = plan(canaries=60, rounds=4)
+    train(head(wanted), pictures(), wanted, out=tmp_path / "run")
+    assert 0 <= audit(tmp_path / "run")["epsilon_lower"] <= 20.0
+
+
+def test_defaults_survive_plain_data():
+    assert preparation_from(Features().to_json()) == Features()

@@ -1,0 +1,55 @@
+"""The recipe frontier: settings from public facts alone, and one sentence for data that it is not for."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sordino import BadInput, Plan
+from sordino.assembly import complete
+from sordino.privacy import calibration
+from sordino.recipes import frontier
+
+
+@pytest.mark.parametrize(
+    ("shape", "records", "epsilon"), [((3, 32, 32), 50_000, 1.0), ((1, 28, 28), 60_000, 3.0), ((1, 500), 3600, 4.0)]
+)
+def test_the_rate_is_the_one_at_which_noise_on_scores_is_as_large_as_paid_off(shape, records, epsilon):
+    found = frontier.settings(shape, records, epsilon, pin=False)
+    z = calibration.multiplier_for(epsilon, 1e-5, found["rounds"], found["batch_size"] / records)
+    noise = found["lr"] / (1 - 0.9) * math.sqrt(found["rounds"]) * z * found["bound"] / found["batch_size"]
+    assert noise == pytest.approx(frontier.NOISE[frontier.kind_of(shape)], rel=0.01)
+    Plan(data="any", epsilon=epsilon, **found)
+
+
+def test_fewer_records_or_less_budget_take_smaller_steps():
+    rates = [
+        frontier.settings((3, 32, 32), n, e, pin=False)["lr"] for n, e in ((50_000, 4.0), (50_000, 1.0), (5_000, 1.0))
+    ]
+    assert rates[0] > rates[1] > rates[2] > 0
+
+
+@pytest.mark.parametrize("shape", [(10,), (3, 32, 32, 2)])
+def test_tables_are_refused_in_a_sentence(shape):
+    with pytest.raises(BadInput, match="recipe frontier is for pictures"):
+        frontier.settings(shape, 1000, 1.0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"recipe": "magic"}, {"recipe": "frontier", "unit": "client"}, {"recipe": "frontier", "observer": "server"}],
+)
+def test_what_it_is_not_for_is_refused_by_name(wrong):
+    with pytest.raises(BadInput, match="recipe"):
+        complete({"data": "digits", **wrong})
+
+
+def test_auto_takes_it_where_it_was_measured_to_win_and_nothing_stands_against_it(monkeypatch):
+    from sordino.recipes import PublicFacts, completing
+
+    monkeypatch.setattr(frontier, "settings", lambda *_: {"method": "dp-fedavg", "model": "head"})
+    many, few = PublicFacts(50_000, 10, (1, 28, 28), 10), PublicFacts(1437, 10, (1, 8, 8), 10)
+    assert completing.complete({"recipe": "auto"}, many)[0]["model"] == "head"
+    for given, facts in (({}, few), ({"model": "linear"}, many), ({"unit": "client"}, many), ({"epsilon": 50.0}, many)):
+        assert completing.complete({"recipe": "auto", **given}, facts)[0]["model"] != "head"

@@ -1,0 +1,89 @@
+"""Settings from public facts: what is chosen, why, and that nothing else decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from sordino.plan import Plan
+from sordino.recipes import PublicFacts, complete, resolve
+
+DIGITS = PublicFacts(1437, 10, (1, 8, 8), 10)
+TABLE = PublicFacts(25_000, 100, (12,), 3)
+WAYS = [{}, {"unit": "client"}, {"observer": "server"}, {"method": "fedavg"}, {"variant": "published"}]
+
+
+@pytest.mark.parametrize(
+    ("facts", "epsilon", "model"),
+    [
+        (DIGITS, 4.0, "std-linear"),  # 5,748 records times epsilon
+        (PublicFacts(60_000, 10, (1, 8, 8), 10), 1.0, "std-mlp"),
+        (PublicFacts(60_000, 10, (1, 28, 28), 10), 1.0, "std-cnn"),
+        (PublicFacts(3601, 10, (1, 500), 2), 4.0, "std-cnn-1d"),
+        (PublicFacts(3601, 10, (1, 10), 2), 4.0, "std-linear"),  # too short to slide over
+        (PublicFacts(800, 10, (12,), 2), 4.0, "table-linear"),
+        (TABLE, 1.0, "mlp"),
+        (PublicFacts(800, 10, (80,), 80, tokens=True), 4.0, "char-lstm"),
+    ],
+)
+def test_the_network_follows_the_shape(facts, epsilon, model):
+    plan, choices = resolve({"epsilon": epsilon}, facts)
+    assert plan.model == model
+    assert next(c for c in choices if c.name == "model").reason.startswith("for ")
+
+
+def test_numbers_by_hand():
+    plan, _ = resolve({"epsilon": 4.0}, DIGITS)
+    assert (plan.rounds, plan.batch_size) == (120, 20 * 1437 // 120)
+    assert (plan.lr, plan.steps, plan.lr_schedule) == (0.05, "scaled", "decay")  # 0.4 / sqrt(64) = 0.05
+    plan, _ = resolve({"epsilon": 4.0}, PublicFacts(60_000, 10, (1, 28, 28), 10))
+    assert plan.rounds == 480 and plan.batch_size == 2500  # 120 sqrt(240,000 / 15,000) = 480; 20 passes
+    assert plan.lr == 0.018  # 0.4 / sqrt(512): the first dense layer
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_choice_has_a_reason_and_giving_it_changes_nothing(way):
+    settings, choices = complete(way, TABLE)
+    for choice in choices:
+        assert choice.reason and "\n" not in str(choice)
+        again, _ = complete({**way, choice.name: choice.value}, TABLE)
+        assert again == settings, choice.name
+
+
+OTHER = {
+    "epsilon": 4.0, "rounds": 7, "batch_size": 33, "lr": 0.123, "server_lr": 0.123, "local_epochs": 3, "steps": "mean",
+    "lr_schedule": "constant", "bound": 3.0, "delta": 1e-6, "seed": 5, "server_momentum": 0.5, "sampling": "none",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", [{}, {"unit": "client"}, {"observer": "server"}])
+@pytest.mark.parametrize("name", OTHER)
+def test_giving_one_option_changes_no_other(way, name):
+    if name == "sampling" and way:
+        pytest.skip("sampling none is a way of its own there")
+    usual = Plan.from_json(complete(way, TABLE)[0]).to_json()
+    other = Plan.from_json(complete({**way, name: OTHER[name]}, TABLE)[0]).to_json()
+    assert {key for key in usual if usual[key] != other[key]} <= {name}
+
+
+def test_a_rate_says_which_optimiser_it_is_for():
+    _, choices = resolve({"server_optimizer": "momentum", "epsilon": 4.0}, TABLE)
+    assert any(c.name == "lr" and "for momentum" in c.reason for c in choices)
+    same, _ = resolve({"server_optimizer": "adam", "epsilon": 4.0}, TABLE)
+    assert same == resolve({"epsilon": 4.0}, TABLE)[0]
+
+
+def test_published_variants_step_as_printed():
+    plan, _ = resolve({"variant": "published", "epsilon": 4.0}, TABLE)
+    assert (plan.steps, plan.lr_schedule) == ("mean", "constant")
+
+
+def test_without_a_budget_four_is_taken_and_said():
+    _, choices = resolve({}, TABLE)
+    assert choices[0].name == "epsilon" and choices[0].value == 4.0
+    assert all(c.name != "epsilon" for c in resolve({"multiplier": 2.0}, TABLE)[1])
+
+
+def test_facts_are_those_of_the_population():
+    from sordino.federation.population import Federation
+
+    assert PublicFacts.of(Federation.from_dataset("digits", "iid", 10)) == DIGITS

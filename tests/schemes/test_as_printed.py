@@ -1,0 +1,307 @@
+"""Published methods against slow re-implementations of their papers' pseudo-code, on two and three clients.
+
+The versions here are plain numpy in double precision: softmax regression, loops over clients, epochs and batches, and the formulas
+of the papers. Two things are taken from the library, since they are draws and not methods: the order of batches, and noise of a
+given standard deviation (`noise`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from populations import toy
+from sordino import EngineOptions, Plan, train
+from sordino.federation.sampling import public_cohort
+from sordino.privacy import grid_noise
+from sordino.privacy.bounds import Flat
+from sordino.privacy.mechanisms import FixedPoint
+from sordino.privacy.randomness import SERVER, source, stream
+from sordino.rules.dp_fedacn import Unscaled
+from sordino.rules.noise_gamma import L2ForLaplace
+
+HERE = EngineOptions(engine="in-process")
+CLOSE = 1e-6
+
+
+def run(linear, tmp_path, clients, **settings):
+    base = {
+        "data": "toy",
+        "clients": clients,
+        "variant": "published",
+        "rounds": 3,
+        "batch_size": 8,
+        "lr": 0.3,
+        "seed": 5,
+    }
+    plan = Plan(**(base | settings))
+    federation = toy(clients)
+    result = train(linear(), federation, plan, out=tmp_path / "run", options=HERE)
+    return plan, [federation[k] for k in range(clients)], result.terms.multiplier, vector(result.model), result
+
+
+def vector(model):
+    return np.concatenate([p.detach().numpy().ravel() for p in model.parameters()]).astype(np.float64)
+
+
+# ---- the model: softmax regression with 5 features and 3 classes ---------------------------------------------------------
+
+
+def gradients(theta, x, y):
+    """One row for each example."""
+    weights, bias = theta[:15].reshape(3, 5), theta[15:]
+    scores = x.astype(np.float64) @ weights.T + bias
+    p = np.exp(scores - scores.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    p[np.arange(len(y)), y] -= 1
+    return np.hstack([np.einsum("nc,nf->ncf", p, x).reshape(len(y), -1), p])
+
+
+def epoch(theta, x, y, rate, batch, order):
+    """A pass over the data; the model, and the sum of the gradients that it went down."""
+    total = np.zeros_like(theta)
+    for i in range(0, len(y), batch):
+        rows = order[i : i + batch]
+        g = gradients(theta, x[rows], y[rows]).mean(0)
+        theta, total = theta - rate * g, total + g
+    return theta, total
+
+
+def local_train(plan, theta, k, t, data):
+    x, y = data[k]
+    batches, total = stream(plan.seed, t, k, "batches"), np.zeros_like(theta)
+    for _ in range(plan.local_epochs):
+        theta, g = epoch(theta, x, y, plan.lr, plan.batch_size, batches.permutation(len(y)))
+        total += g
+    return theta, total
+
+
+def clip(v, bound):
+    return v / max(1.0, np.linalg.norm(v) / bound)
+
+
+def noise(plan, std, bound, t, k=SERVER, units=None, purpose="noise"):
+    """Gaussian noise of this standard deviation, from the stream of client k (or of the server) in round t."""
+    grid = FixedPoint.for_bound(bound, max(2, plan.clients) if units is None else units)
+    return grid_noise.gaussian(std * grid.scale, 18, source(plan.seed, t, k, purpose, False)) / grid.scale
+
+
+# ---- the papers ----------------------------------------------------------------------------------------------------------
+
+
+def adact(plan, theta, data, sigma):
+    """AdaCT-DPFL, algorithm 1: exact norms, their quantile tau, clip, noise of sigma C_t at every client, the plain mean."""
+    for t in range(1, plan.rounds + 1):
+        cohort = public_cohort(plan, t)
+        updates = [local_train(plan, theta, k, t, data)[0] - theta for k in cohort]
+        bound = np.quantile([np.linalg.norm(u) for u in updates], 0.5)
+        noisy = [clip(u, bound) + noise(plan, sigma * bound, bound, t, k) for u, k in zip(updates, cohort)]
+        theta = theta + np.mean(noisy, axis=0)
+    return theta
+
+
+def dp_fedacn(plan, theta, data, multiplier):
+    """DP-FedACN, algorithm 1: g is a sum of gradients, N(0, sigma^2) does not follow C_t, and the server goes down eta g."""
+    bound, sigma = None, multiplier * plan.bound
+    for t in range(1, plan.rounds + 1):
+        cohort = public_cohort(plan, t)
+        sums = [local_train(plan, theta, k, t, data)[1] for k in cohort]
+        norms = np.array([np.linalg.norm(g) for g in sums])
+        if bound is None:
+            bound = norms.mean()  # equation 15
+        grid = Unscaled(bound, plan.bound)
+        # The library adds noise to -g; the sign of a symmetric draw is a matter of convention.
+        sent = [clip(g, bound) - noise(plan, sigma, grid, t, k) for g, k in zip(sums, cohort)]
+        low, high = (norms < bound).sum(), (norms >= bound).sum()
+        rho = math.sqrt(1 - 1 / t) if t > 1 else 1.0
+        bound = math.exp((low - high) / (2 * len(cohort))) * rho * bound  # lines 7 to 9
+        theta = theta - plan.lr * np.mean(sent, axis=0)
+    return theta
+
+
+def noise_gamma(plan, theta, data, z):
+    """Sections 3 and 4.2: after every local epoch clip, noise (equation 2 or 3), C <- gamma C; then the mean."""
+    bound = plan.bound
+    for t in range(1, plan.rounds + 1):
+        models = []
+        for k in range(plan.clients):
+            (x, y), local, own = data[k], theta.copy(), bound
+            batches = stream(plan.seed, t, k, "batches")
+            for e in range(plan.local_epochs):
+                trained, _ = epoch(local, x, y, plan.lr, plan.batch_size, batches.permutation(len(y)))
+                local = local + clip(trained - local, own) + _drawn(plan, z, own, t, k, e)
+                own *= plan.options["gamma"]
+            models.append(local)
+        bound *= plan.options["gamma"] ** plan.local_epochs
+        theta = np.mean(models, axis=0)
+    return theta
+
+
+def _drawn(plan, z, bound, t, k, e):
+    purpose = f"noise-epoch-{e}"
+    if plan.mechanism == "gaussian":
+        return noise(plan, z * bound, bound, t, k, 2, purpose)
+    grid = FixedPoint.for_bound(L2ForLaplace(bound), 2)
+    return grid_noise.laplace(z * bound * grid.scale, 18, source(plan.seed, t, k, purpose, False)) / grid.scale
+
+
+def fedmap(plan, theta, data, _):
+    """Algorithm 1 without tuning. With the option sigma there is no network."""
+    from sordino.schemes.fedmap.metanet.net import load
+
+    net, histories = load("published"), {k: [] for k in range(plan.clients)}
+    moved, sigmas_of, fixed = 0.0, {}, plan.options.get("sigma")
+    for t in range(1, plan.rounds + 1):
+        models, sizes, cohort = [], [], public_cohort(plan, t)
+        for k in cohort:
+            (x, y), local, drift, sigmas = data[k], theta.copy(), moved, []
+            batches, drawn = stream(plan.seed, t, k, "batches"), source(plan.seed, t, k, "noise", False)
+            for _ in range(plan.local_epochs):
+                for rows in np.array_split(batches.permutation(len(y)), math.ceil(len(y) / plan.batch_size)):
+                    g = gradients(local, x[rows], y[rows])
+                    if fixed:
+                        bound, sigma = plan.bound, fixed
+                    else:
+                        histories[k] = [*histories[k], _features(g, drift)][-5:]
+                        bound, sigma = _metanet(net, histories[k])
+                    clipped = np.sum([clip(v, bound) for v in g], axis=0)
+                    grid = FixedPoint.for_bound(max(bound, 16 * sigma), len(rows))
+                    std = sigma if plan.options["on_sum"] else sigma * len(rows)
+                    added = grid_noise.gaussian(std * grid.scale, 18, drawn) / grid.scale
+                    step = plan.lr * (clipped + added) / len(rows)
+                    local, drift = local - step, np.linalg.norm(step)
+                    sigmas.append(sigma)
+            models.append(local)
+            sizes.append(len(y))
+            sigmas_of.setdefault(k, []).append(np.mean(sigmas))
+        before, theta = theta, np.average(models, axis=0, weights=sizes)  # equation 20
+        moved = np.linalg.norm(theta - before)
+    return theta, _printed_epsilon(plan, sigmas_of)
+
+
+def _features(g, drift):
+    """Equation 4, as decades."""
+    mean = g.mean(0)
+    spread = np.sum((g - mean) ** 2)
+    return np.log10([spread / (len(g) - 1), max(np.linalg.norm(v) for v in g), max(drift, 1e-6), spread / len(g)])
+
+
+def _metanet(net, rows):
+    steps, valid = np.zeros((1, 5, 4), np.float32), np.zeros((1, 5), bool)
+    steps[0, : len(rows)], valid[0, : len(rows)] = rows[::-1], True
+    return np.exp(net.decide(steps, valid)[0].astype(np.float64))
+
+
+def _printed_epsilon(plan, sigmas):
+    """Equations 6 to 9."""
+    q, orders = plan.cohort_size / plan.clients, (2, 4, 8, 16, 32, 64)
+    each = [
+        min(sum(a * q**2 / (2 * s**2) for s in own) + math.log(1 / plan.delta) / (a - 1) for a in orders)
+        for own in sigmas.values()
+    ]
+    return max(each)
+
+
+def geyer(plan, theta, data, sigma):
+    """Geyer et al. 2017, algorithm 1: the median of the cohort's norms, noise of sigma S by the server, fixed cohorts."""
+    for t in range(1, plan.rounds + 1):
+        cohort = public_cohort(plan, t)
+        updates = [local_train(plan, theta, k, t, data)[0] - theta for k in cohort]
+        bound = np.median([np.linalg.norm(u) for u in updates])
+        total = np.sum([clip(u, bound) for u in updates], axis=0) + noise(plan, sigma * bound, bound, t)
+        theta = theta + total / len(cohort)
+    return theta
+
+
+def dp_fedagnc(plan, theta, data, sigma):
+    """As DP-FedACN describes it, with the exact mean of the last round's norms (our guess)."""
+    bound = plan.bound
+    for t in range(1, plan.rounds + 1):
+        cohort = public_cohort(plan, t)
+        updates = [local_train(plan, theta, k, t, data)[0] - theta for k in cohort]
+        noisy = [clip(u, bound) + noise(plan, sigma * bound, bound, t, k) for u, k in zip(updates, cohort)]
+        bound = np.mean([np.linalg.norm(u) for u in updates])
+        theta = theta + np.mean(noisy, axis=0)
+    return theta
+
+
+AT_CLIENTS = {"unit": "client", "observer": "server", "sampling": "fixed"}
+
+
+@pytest.mark.parametrize("clients", [2, 3])
+@pytest.mark.parametrize(
+    ("obvious", "settings"),
+    [
+        (adact, AT_CLIENTS | {"method": "adact", "multiplier": 0.2, "local_epochs": 2}),
+        (
+            dp_fedacn,
+            AT_CLIENTS | {"method": "dp-fedacn", "multiplier": 0.3, "local_epochs": 2, "bound": 0.5, "lr": 0.1},
+        ),
+        (dp_fedagnc, AT_CLIENTS | {"method": "dp-fedagnc", "multiplier": 0.2, "bound": 0.05}),
+        (geyer, {"method": "geyer", "unit": "client", "observer": "public", "sampling": "fixed", "multiplier": 0.2}),
+    ],
+    ids=["adact", "dp-fedacn", "dp-fedagnc", "geyer"],
+)
+def test_as_printed(linear, tmp_path, clients, obvious, settings):
+    cohort = clients if clients == 2 else 2  # of three, two are drawn
+    plan, data, z, ours, _ = run(linear, tmp_path, clients, cohort=cohort, **settings)
+    start = vector(linear())
+    theirs = obvious(plan, start, data, z)
+    assert np.abs(ours - theirs).max() < CLOSE < np.abs(ours - start).max() / 100
+
+
+@pytest.mark.parametrize("clients", [2, 3])
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_noise_gamma_as_printed(linear, tmp_path, clients, mechanism):
+    settings = AT_CLIENTS | {
+        "method": "noise-gamma",
+        "mechanism": mechanism,
+        "epsilon": 40.0,
+        "delta": 1e-5,
+        "bound": 0.1,
+    }
+    plan, data, z, ours, result = run(linear, tmp_path, clients, local_epochs=2, options={"gamma": 0.5}, **settings)
+    assert z == pytest.approx(math.sqrt(2 * math.log(1.25e5)) / 40 if mechanism == "gaussian" else 1 / 40)  # (2), (3)
+    start = vector(linear())
+    assert np.abs(ours - noise_gamma(plan, start, data, z)).max() < CLOSE < np.abs(ours - start).max() / 100
+    assert [row["bound"] for row in result.metrics] == pytest.approx([0.1, 0.025, 0.00625])
+    assert (result.epsilon == math.inf) == (mechanism == "laplace")
+    assert result.terms.claimed == pytest.approx(40.0)
+
+
+@pytest.mark.parametrize("clients", [2, 3])
+@pytest.mark.parametrize("on_sum", [0, 1])
+@pytest.mark.parametrize("network", [False, True], ids=["fixed", "metanet"])
+def test_fedmap_as_printed(linear, tmp_path, clients, on_sum, network):
+    options = {"on_sum": on_sum, "tune": 0} | ({} if network else {"sigma": 0.05})
+    settings = {"method": "fedmap", "unit": "example", "observer": "server", "sampling": "fixed", "epsilon": 2.0}
+    more = {
+        "bound": 0.5,
+        "lr": 0.005,
+        "options": options,
+        "local_epochs": 2,
+        "cohort": 2,
+        "batch_size": 11,
+        "rounds": 2,
+    }
+    plan, data, z, ours, result = run(linear, tmp_path, clients, **settings, **more)
+    start = vector(linear())
+    theirs, epsilon = fedmap(plan, start, data, z)
+    # The library cuts clipped gradients short by 2^-14 of the bound: some 3e-7 a round here.
+    assert np.abs(ours - theirs).max() < CLOSE < np.abs(ours - start).max() / 100
+    assert result.terms.claimed == pytest.approx(epsilon, rel=0.02)  # the paper's table of 100 bins interpolates
+
+
+def test_noise_at_clients_is_the_papers(linear, tmp_path):
+    """AdaCT's mean of three has noise of sigma C / sqrt(3), and not what a central server would add."""
+    plan, data, z, ours, result = run(
+        linear, tmp_path, 3, method="adact", multiplier=4.0, rounds=1, seed=1, **AT_CLIENTS
+    )
+    assert result.plan.scheme.noise == "local"
+    assert Flat(1.0).std(z) == 4.0
+    start, quiet = vector(linear()), adact(plan, vector(linear()), data, 1e-9)
+    bound = result.metrics[0]["bound"]
+    spread = np.sqrt(np.mean(np.square(ours - quiet)))
+    assert 0.5 < spread / (4.0 * bound / math.sqrt(3)) < 1.6 and np.abs(quiet - start).max() > 0
