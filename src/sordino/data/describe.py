@@ -8,7 +8,7 @@ test file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -204,6 +204,9 @@ def _advice(
     if owners is None:
         said.append("no column says whose a row is: rows are dealt out to --clients; name it with --client-column.")
     try:
+        if schema is not None:  # gaps are told elsewhere
+            filled = tuple(replace(f, missing="fill") if f.missing == "refuse" else f for f in schema.features)
+            schema = schema.replace(features=filled)
         known = schema.x(test) if schema is not None and isinstance(test, Table) else None
         scale = unscaled(schema, known)
     except BadInput:
