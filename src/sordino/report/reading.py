@@ -28,6 +28,7 @@ class Run:
     fairness: dict[str, object] | None = None
     attacks: tuple[dict[str, object], ...] = field(default=())
     refused: tuple[dict[str, object], ...] = field(default=())  # attacks that this run does not allow
+    scored: dict[str, Any] | None = None  # figures on the public test set
     inversion: dict[str, object] | None = None
 
     @classmethod
@@ -49,6 +50,7 @@ class Run:
             fairness=_object(folder / "fairness.json"),
             attacks=_objects(attack, "results"),
             refused=_objects(attack, "refused"),
+            scored=_object(folder / "evaluation.json"),
             inversion=_object(folder / "inversion.json"),
         )
 
