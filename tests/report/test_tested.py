@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sordino.report.reading import Run
 from sordino.report import tested as section
+from sordino.report.reading import Run
 
 
 def test_a_warning_the_figures_and_the_confusions_are_shown():

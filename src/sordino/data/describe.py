@@ -15,7 +15,7 @@ import numpy as np
 
 from sordino.data.check import checked, labeller
 from sordino.data.folder import client_files
-from sordino.data.ingest import Records, Source, read_records, schema_for, split_by_owner, with_classes
+from sordino.data.ingest import Records, Source, named_test, read_records, schema_for, split_by_owner, with_classes
 from sordino.data.schema import CLASSIFICATION, Schema
 from sordino.data.schema_file import draft, from_public, infer, to_toml
 from sordino.data.table import Table
@@ -93,7 +93,7 @@ def look(source: Source) -> Seen:
 
 def describe(source: Source) -> str:
     """The text of a schema.toml for these files."""
-    test = None if source.test is None else read_records(Path(source.test))
+    test = named_test(source)
     task = source.task or CLASSIFICATION
     if isinstance(test, Table):
         known = from_public(infer(test, source.label, source.client_column, task, public=True), test)
@@ -137,7 +137,7 @@ def _read(source: Source, problems: list[str]) -> tuple[tuple[str, ...] | None, 
     path = Path(source.path)
     if not path.exists():
         raise BadInput(f"there is no file or folder {source.path!r}: check the path.")
-    test = None if source.test is None else read_records(Path(source.test))
+    test = named_test(source)
     if not path.is_dir():
         whole = read_records(path)
         if source.client_column is not None and isinstance(whole, Table):
