@@ -85,8 +85,8 @@ class Result:
     accuracy: float | None
     metrics: list[dict[str, Any]] = field(repr=False)
     warnings: tuple[str, ...] = ()
-    evaluation: Figures | None = None
     fairness: Spread | None = None  # accuracy of the model on the clients' public test splits
+    evaluation: Figures | None = None
 
     @property
     def epsilon(self) -> float:
@@ -264,20 +264,6 @@ class _Training:
         accuracy = run.row.get("accuracy")
         return _finish(setup.model, setup.federation, terms, self.folder, run, statement, accuracy, plan, fairness)
 
-    def _count(self) -> str:
-        """Enter this run into the account of the data, once, and say what all runs on it come to."""
-        if self.account is None:
-            return ""
-        name = self.folder.checkpoint / "account"
-        if not name.exists():
-            write_atomically(name, os.urandom(16).hex(), durable=True)
-        spent, plan = self.setup.terms.spent, self.plan
-        epsilon = spent.epsilon if self.setup.terms.proven else math.inf
-        about = (
-            f"{plan.method} ({plan.variant}), {plan.unit} unit, {self.setup.terms.relation}, towards {plan.observer}"
-        )
-        return DataAccount(self.account).enter(name.read_text(), epsilon, plan.delta, about).sentence()
-
     def _client_scores(self, setup: Setup, run: Run) -> Spread | None:
         """How the model does at each client, on public splits. Figures of personal models stay with the personal models."""
         theta, work = run.state.theta, run.started.work
@@ -292,6 +278,20 @@ class _Training:
         if found is not None:
             self.folder.write("fairness.json", json.dumps(found.to_json(), indent=2) + "\n")
         return found
+
+    def _count(self) -> str:
+        """Enter this run into the account of the data, once, and say what all runs on it come to."""
+        if self.account is None:
+            return ""
+        name = self.folder.checkpoint / "account"
+        if not name.exists():
+            write_atomically(name, os.urandom(16).hex(), durable=True)
+        spent, plan = self.setup.terms.spent, self.plan
+        epsilon = spent.epsilon if self.setup.terms.proven else math.inf
+        about = (
+            f"{plan.method} ({plan.variant}), {plan.unit} unit, {self.setup.terms.relation}, towards {plan.observer}"
+        )
+        return DataAccount(self.account).enter(name.read_text(), epsilon, plan.delta, about).sentence()
 
     def _prepare(self, setup: Setup, stages: Stages, ledger: Ledger, ask: Ask | None) -> Setup:
         """Play the prelude, and give every client its model input: before the engine starts, which may fork."""
@@ -382,9 +382,19 @@ def _finish(
     manifest.write(folder.path)
     stopped = statement.stopped or None
     said = () if found is None else found.warnings
-    counts = (statement.rounds, stopped, accuracy, run.history)
     result = Result(
-        module, plan, terms, statement, folder.path, *counts, warnings=said, evaluation=found, fairness=fairness
+        module,
+        plan,
+        terms,
+        statement,
+        folder.path,
+        statement.rounds,
+        stopped,
+        accuracy,
+        run.history,
+        said,
+        fairness,
+        found,
     )
     write_report(result.folder)
     return result

@@ -276,13 +276,13 @@ def given_in(args: argparse.Namespace) -> dict[str, Any]:
     given |= {name: value for name, kind, _, _ in FIELDS if (value := read[kind](args, name)) is not None}
     if args.secure:
         given["secure"] = True
+    if args.recipe is not None:
+        given["recipe"] = args.recipe
     if args.scale is not None:
         one_of(("private",), scale=args.scale)
         if args.prepare is not None:
             raise BadInput("--scale private is --prepare standard; give one of the two.")
         given["prepare"] = "standard"
-    if args.recipe is not None:
-        given["recipe"] = args.recipe
     options = dict(given.get("options", {}))
     for pair in args.option:
         name, sign, value = pair.partition("=")
