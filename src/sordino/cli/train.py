@@ -53,7 +53,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("partition_seed", int, None, "of the partition alone (default: the seed)"),
     ("client_column", str, None, "the column of a table that says whose a row is"),
     ("label", str, None, "the column that is predicted (default: label, or the last one); several with commas between"),
-    ("test", str, None, "a public test file; accuracy is measured on it"),
+    ("test", str, None, "a public test file; accuracy is measured on it (none: there is none, and that is meant)"),
     ("schema", str, None, "schema.toml: scale and meaning of columns; `sordino data describe` writes one"),
     ("task", str, TASKS, "what is predicted"),
     ("method", str, None, "see `sordino methods`; or your own, as module:object"),
@@ -140,6 +140,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--recipe", metavar="NAME", help=named)
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
+    parser.add_argument(
+        "--device", metavar="DEVICE", help="where the model is trained: cpu (default), cuda, cuda:1, mps"
+    )
     parser.add_argument("--engine", default="auto", help="auto, in-process or workers; changes speed only")
     parser.add_argument("--workers", default=0, help="worker processes (0: one per core)")
     alone = "never batch pooled records of different clients together: slower; gives bit-identical results to a Flower deployment"
@@ -195,6 +198,10 @@ def run(args: argparse.Namespace) -> int:
     from sordino.verify import after_training
 
     keep_memory()
+    if args.device is not None:
+        from sordino.clients.devices import device
+
+        model = model.to(device(args.device))
     plan.method_spec.build(RuleContext(plan, (1,), 1.0))  # a wrong option is refused before anything is printed
     if not (args.quiet or args.json or args.resume):
         print(chosen_text(choices))
