@@ -4,7 +4,7 @@
     python benchmarks/frontier.py --data cifar10 --epsilon 4 --validate               on training records that are kept out
     python benchmarks/frontier.py --data cifar10 --epsilon 4 --validate --set lr=40 prepare.damped=200
     python benchmarks/frontier.py --all --write                                       docs/results/frontier.json
-    python benchmarks/frontier.py --draw                                              docs/frontier.svg and the table
+    python benchmarks/frontier.py --draw                                              docs/frontier.svg, table of docs/features.md
 
 10 clients (Dirichlet 1, dealt out by seed 0), example unit pooled, observer secagg-server, delta 1e-5. Seeds differ in draws and noise. Every
 row is a run of its own: plan, ledger, statement and `sordino verify` included. `epsilon_lower` comes from one more run of the
@@ -161,7 +161,7 @@ def table() -> str:
     lines.append("|---|---|---|---|---|---|---|---|")
     for (data, epsilon), rows in means().items():
         accuracies = [100 * row["accuracy"] for row in rows]
-        least, aim = AIMS.get((data, epsilon), (float("nan"), float("nan")))
+        least, aim = (f"{one:g}" for one in AIMS[data, epsilon]) if (data, epsilon) in AIMS else ("", "")
         lower = next((row["epsilon_lower"] for row in rows if row.get("epsilon_lower") is not None), None)
         each, cpu = (
             ", ".join(f"{one:.2f}" for one in accuracies),
@@ -169,7 +169,7 @@ def table() -> str:
         )
         said, took = "" if lower is None else f"{lower:.3g}", f"{np.mean(cpu):.0f}" if cpu else ""
         lines.append(
-            f"| {data} | {epsilon} | **{np.mean(accuracies):.2f}%** | {each} | {least:g} | {aim:g} | {said} | {took} |"
+            f"| {data} | {epsilon} | **{np.mean(accuracies):.2f}%** | {each} | {least} | {aim} | {said} | {took} |"
         )
     return "\n".join(lines)
 
@@ -208,6 +208,9 @@ def main() -> None:
     args = parser.parse_args()
     if args.draw:
         (DOCS / "frontier.svg").write_text(draw())
+        page = (DOCS / "features.md").read_text()
+        before, after = page.split("<!-- table -->")[0], page.split("<!-- end of table -->")[1]
+        (DOCS / "features.md").write_text(f"{before}<!-- table -->\n{table()}\n<!-- end of table -->{after}")
         print(table())
         return
     keep_memory()
