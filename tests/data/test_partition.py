@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sordino.data.dataset import Dataset
-from sordino.data.partition import by_shards, dirichlet, dirichlet_mix, iid, natural, split
+from sordino.data.partition import alike, by_shards, dirichlet, dirichlet_mix, iid, natural, split
 from sordino.errors import BadInput
 from sordino.privacy.randomness import stream
 
@@ -120,3 +120,19 @@ def test_the_two_dirichlet_partitions_by_name():
     by_class = split(data, "dirichlet", clients=4, alpha=0.3, seed=1).indices
     by_client = split(data, "dirichlet-mix", clients=4, alpha=0.3, seed=1).indices
     assert len({len(rows) for rows in by_class}) > 1 and {len(rows) for rows in by_client} == {15}
+
+
+def test_the_test_set_is_dealt_out_with_the_label_shares_of_the_clients():
+    """Client 0 holds three quarters of class 0 and none of class 1: it gets six of the eight test rows of class 0."""
+    labels = np.array([0, 0, 0, 0, 1, 1])
+    held = np.array([0] * 8 + [1] * 4)
+    parts = alike(labels, [np.array([0, 1, 2]), np.array([3, 4, 5])], held, seed=3)
+    assert [np.bincount(held[rows], minlength=2).tolist() for rows in parts] == [[6, 0], [2, 4]]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(12))  # each row is one client's
+    again = alike(labels, [np.array([0, 1, 2]), np.array([3, 4, 5])], held, seed=3)
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again))
+
+
+def test_a_class_that_only_the_test_set_has_is_nobodys():
+    parts = alike(np.array([0, 0]), [np.array([0]), np.array([1])], np.array([0, 0, 1, 1]), seed=0)
+    assert sorted(np.concatenate(parts).tolist()) == [0, 1]

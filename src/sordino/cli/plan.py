@@ -167,6 +167,7 @@ def to_json(forecast: Forecast) -> dict[str, object]:
         "rounds": s.rounds,
         "releases": forecast.releases,
         "noise_to_bound": forecast.noise_to_bound,
+        "noise_left": forecast.left,
         "verdict": forecast.verdict,
         "plausible": forecast.verdict == "plausible",
         "summary": forecast.summary,
@@ -176,6 +177,7 @@ def to_json(forecast: Forecast) -> dict[str, object]:
                 "text": remedy.text,
                 "options": remedy.options,
                 "noise_to_bound": remedy.noise_to_bound,
+                "noise_left": remedy.left,
                 "reaches": remedy.reaches,
             }
             for remedy in forecast.remedies
@@ -184,6 +186,8 @@ def to_json(forecast: Forecast) -> dict[str, object]:
 
 
 def _text(forecast: Forecast) -> str:
+    from sordino.planning.remedies import PLAUSIBLE
+
     s = forecast.setting
     who = f"{s.members:,} of {s.clients:,} clients a round" if s.members < s.clients else f"{s.clients:,} clients"
     batch = f", batches of {s.batch:,} from {s.records:,} records" if s.unit is Unit.EXAMPLE else ""
@@ -192,14 +196,18 @@ def _text(forecast: Forecast) -> str:
         f"guarantee   epsilon {forecast.epsilon:.4g} at delta {s.delta:g} for each {s.unit}, towards {s.observer} "
         f"({forecast.relation}, {forecast.accountant})",
         f"multiplier  {forecast.multiplier:g}",
-        f"noise       {forecast.noise_to_bound:,.3g} times the bound, on the mean",
+        f"noise       {forecast.noise_to_bound:,.3g} times the bound on a mean; over all rounds {forecast.left:,.3g} times the signal",
         "",
         *textwrap.wrap(forecast.summary, 100),
     ]
     if forecast.remedies:
         lines += ["", "What to change, the best first:"]
         for place, remedy in enumerate(forecast.remedies, 1):
-            short = "" if remedy.reaches else f" Not enough alone ({remedy.noise_to_bound:,.3g} is above 10)."
+            short = (
+                ""
+                if remedy.reaches
+                else f" Not enough alone ({remedy.left:,.3g} over all rounds is above {PLAUSIBLE:g})."
+            )
             head = f"{place}. {remedy.change[0].upper()}{remedy.change[1:]}. "
             lines += textwrap.wrap(head + remedy.text + short, 100, subsequent_indent="   ")
             lines.append(f"   {remedy.options}")
