@@ -69,6 +69,7 @@ class Row:
     memory_mb: int
     verified: bool
     validation: bool
+    through: str = "sordino.train"
 
 
 def population(data: str, validate: bool) -> Federation:
@@ -162,10 +163,13 @@ def table() -> str:
         accuracies = [100 * row["accuracy"] for row in rows]
         least, aim = AIMS.get((data, epsilon), (float("nan"), float("nan")))
         lower = next((row["epsilon_lower"] for row in rows if row.get("epsilon_lower") is not None), None)
-        each, cpu = ", ".join(f"{one:.2f}" for one in accuracies), np.mean([row["cpu_seconds"] for row in rows])
-        said = "" if lower is None else f"{lower:.3g}"
+        each, cpu = (
+            ", ".join(f"{one:.2f}" for one in accuracies),
+            [row["cpu_seconds"] for row in rows if "cpu_seconds" in row],
+        )
+        said, took = "" if lower is None else f"{lower:.3g}", f"{np.mean(cpu):.0f}" if cpu else ""
         lines.append(
-            f"| {data} | {epsilon} | **{np.mean(accuracies):.2f}%** | {each} | {least:g} | {aim:g} | {said} | {cpu:.0f} |"
+            f"| {data} | {epsilon} | **{np.mean(accuracies):.2f}%** | {each} | {least:g} | {aim:g} | {said} | {took} |"
         )
     return "\n".join(lines)
 

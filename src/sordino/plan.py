@@ -29,7 +29,7 @@ from sordino.schemes.base import RECORD_CANARIES
 
 OPTIMIZERS = ("sgd", "momentum", "adam")
 MECHANISMS = ("gaussian", "laplace")
-PARTITIONS = ("iid", "dirichlet", "shards", "natural")
+PARTITIONS = ("iid", "dirichlet", "dirichlet-mix", "shards", "natural")
 WEIGHTS = ("uniform", "size")
 MOST_ROUNDS = 1_000_000  # more than anyone trains, and few enough to list
 MOST_NOISE = 1e6  # as a multiplier: nothing of a model is left long before, and sums on the grid still have room
@@ -226,6 +226,11 @@ class Plan:
     @property
     def published(self) -> bool:
         return self.variant == Variant.PUBLISHED
+
+    @property
+    def paper(self) -> str | None:
+        """The method whose paper the run follows, as published; None: it need not."""
+        return self.method if self.published else None
 
     @property
     def private(self) -> bool:

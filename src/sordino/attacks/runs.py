@@ -17,8 +17,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from sordino.attacks.metrics import average_success
 from sordino.attacks.protocol import Protocol, deal
 from sordino.attacks.rows import Guarantee, play, private, ranked, with_control
 from sordino.attacks.shadows import Make, Say, quiet
@@ -98,6 +99,7 @@ def attack_run(
         "results": rows,
         "refused": refused,
         "verdict": attacked.verdict(rows),
+        "aasr": average_success({str(row["attack"]): cast(float, row["asr"]) for row in rows}),
         "epsilon": run.guarantee.epsilon if private(run.guarantee) else "inf",
         "delta": run.guarantee.delta,
         "unit_attacked": "example",
@@ -368,7 +370,8 @@ def control_plan(plan: Plan, examples: int) -> Plan:
     bare: dict[str, Any] = {
         "method": "fedavg", "variant": Variant.PUBLISHED, "mechanism": "gaussian", "options": {}, "unit": Unit.CLIENT,
         "observer": Observer.PUBLIC, "relation": None, "epsilon": None, "multiplier": None, "weights": "size",
-        "weight_cap": None, "canaries": 0, "secure": False, "defence": None, "personal": None,
+        "weight_cap": None, "canaries": 0, "secure": False, "defence": None, "personal": None, "steps": "mean",
+        "lr_schedule": "constant",
     }  # fmt: skip
     if not isinstance(plan.scheme, Pooled):
         return plan.replace(**bare)
