@@ -165,7 +165,7 @@ def test_two_phases_together_may_not_ask_for_more_than_the_round(tmp_path):
     """The question before takes its share; asking for the sum at the whole round's multiplier besides is too much."""
     hall = Hall(toy(clients=3), tmp_path / "holders")
     tap = Tap(hall, "n1")
-    hall.train(plan(method="adact", rounds=1), tmp_path / "run")
+    hall.train(plan(method="adact", options={"tau": 0.5}, rounds=1), tmp_path / "run")
     ask = next(a for a, _ in tap.of("work") if a.head["request"]["phase"] == QUERY)
     give = next(a for a, _ in tap.of("work") if a.head["request"]["phase"] == CONTRIBUTE)
     assert again(hall, "n1", ask, attempt="greedy").kind == "given"
@@ -261,7 +261,7 @@ def test_under_secure_noise_draws_are_the_holders_secret(tmp_path):
 def test_under_secure_aggregation_nothing_leaves_without_a_mask(tmp_path):
     hall = Hall(toy(clients=3), tmp_path / "holders")
     tap = Tap(hall, "n1")
-    hall.train(plan(method="adact", observer="secagg-server", rounds=2), tmp_path / "run")
+    hall.train(plan(method="adact", options={"tau": 0.5}, observer="secagg-server", rounds=2), tmp_path / "run")
     replies = [reply for _, reply in tap.of("work")]
     assert len(replies) >= 3 and all(set(reply.arrays) == {"masked"} for reply in replies)
     asked = next(asked for asked, _ in tap.of("work") if "theta" in asked.arrays)
