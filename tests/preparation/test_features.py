@@ -68,8 +68,11 @@ def test_what_the_model_takes_is_of_unit_length_with_a_small_constant(tmp_path):
     wanted, federation = plan(), pictures()
     train(head(wanted), federation, wanted, out=tmp_path / "run")
     rows = prelude.model_input(tmp_path / "run", wanted, SHAPE)(federation.raw(0)[0])
-    assert rows.shape[1:] == wanted.preparation.stages(SHAPE).shape == (12 * 2 * 4 + 1,)
-    assert np.allclose(np.linalg.norm(rows[:, :-1], axis=1), 1, atol=1e-5) and (rows[:, -1] == np.float32(0.3)).all()
+    assert (
+        rows.shape[1:] == wanted.preparation.stages(SHAPE).shape == (112,)
+    )  # 12 x 2 x 4, a constant, and zeros to 7 x 16
+    assert np.allclose(np.linalg.norm(rows[:, :96], axis=1), 1, atol=1e-5)
+    assert (rows[:, 96] == np.float32(0.3)).all() and (rows[:, 97:] == 0).all()
 
 
 def test_a_plan_that_names_other_filters_is_refused(tmp_path):

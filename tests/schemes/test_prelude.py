@@ -74,6 +74,7 @@ def test_every_scheme_settles_plays_and_verifies(scheme, tmp_path):
     verdict = check(tmp_path / "run")
     assert all(one.ok is not False for one in verdict.checks), verdict
     assert "mean and the mean square" in (tmp_path / "run" / "statement.txt").read_text().replace("\n     ", " ")
+    assert "Released before round 1" in (tmp_path / "run" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("wrong", [{"mechanism": "laplace", "method": "dp-fedavg"}, {"method": "fedmap"}])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sordino import presets
 from sordino.cli.numbers import count, number
 from sordino.data.schema import TASKS
 from sordino.defences import DEFENCES
@@ -30,6 +31,7 @@ EXAMPLES = """examples:
   sordino train --data fashion-mnist --epsilon 3 --method dp-fedavg
   sordino train --data fashion-mnist --model linear --clients 1000 --cohort 100 --unit client --observer public --epsilon 8
   sordino train --method fedavg --data mnist                       no privacy: the baseline
+  sordino train --preset adact-cifar10 --epsilon 8                 a paper's experiment, as published
   sordino train --plan plan.toml --seed 2                          a plan file; options override it
   sordino train --resume runs/digits-adact-1                       go on with a run that was cut off
   sordino train --data ./hospitals --model linear                  your own folder, one file per client
@@ -51,7 +53,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("partition_seed", int, None, "of the partition alone (default: the seed)"),
     ("client_column", str, None, "the column of a table that says whose a row is"),
     ("label", str, None, "the column that is predicted (default: label, or the last one); several with commas between"),
-    ("test", str, None, "a public test file; accuracy is measured on it"),
+    ("test", str, None, "a public test file; accuracy is measured on it (none: there is none, and that is meant)"),
     ("schema", str, None, "schema.toml: scale and meaning of columns; `sordino data describe` writes one"),
     ("task", str, TASKS, "what is predicted"),
     ("method", str, None, "see `sordino methods`; or your own, as module:object"),
@@ -113,6 +115,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument(
+        "--preset", metavar="NAME", help=f"the setting of a paper's experiment: {', '.join(presets.names())}"
+    )
     parser.add_argument("--plan", metavar="FILE", help="a plan.toml; options given besides override it")
     for name, kind, choices, text in FIELDS:
         metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
@@ -135,6 +140,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--recipe", metavar="NAME", help=named)
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
+    parser.add_argument(
+        "--device", metavar="DEVICE", help="where the model is trained: cpu (default), cuda, cuda:1, mps"
+    )
     parser.add_argument("--engine", default="auto", help="auto, in-process or workers; changes speed only")
     parser.add_argument("--workers", default=0, help="worker processes (0: one per core)")
     alone = "never batch pooled records of different clients together: slower; gives bit-identical results to a Flower deployment"
@@ -190,6 +198,10 @@ def run(args: argparse.Namespace) -> int:
     from sordino.verify import after_training
 
     keep_memory()
+    if args.device is not None:
+        from sordino.clients.devices import device
+
+        model = model.to(device(args.device))
     plan.method_spec.build(RuleContext(plan, (1,), 1.0))  # a wrong option is refused before anything is printed
     if not (args.quiet or args.json or args.resume):
         print(chosen_text(choices))
@@ -246,7 +258,7 @@ def _account(named: str | None, plan: Plan) -> Path | None:
 def _alone(args: argparse.Namespace) -> None:
     """A run goes on as it began: settings beside --resume would be ignored."""
     given = [name for name, *_ in FIELDS if getattr(args, name) is not None]
-    alone = ("plan", "out", "option", "recipe", "secure", "without_privacy", "price")
+    alone = ("preset", "plan", "out", "option", "recipe", "secure", "without_privacy", "price")
     given += [name for name in alone if getattr(args, name)]
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
@@ -291,8 +303,8 @@ def chosen_text(choices: Sequence[Choice]) -> str:
 
 
 def given_in(args: argparse.Namespace) -> dict[str, Any]:
-    """Options over the plan file."""
-    given = read_toml(args.plan) if args.plan else {}
+    """Options over the plan file over the preset."""
+    given = (presets.read(args.preset) if args.preset else {}) | (read_toml(args.plan) if args.plan else {})
     read: dict[type, Callable[[argparse.Namespace, str], object]] = {int: count, float: number, str: getattr}
     given |= {name: value for name, kind, _, _ in FIELDS if (value := read[kind](args, name)) is not None}
     if args.secure:

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sordino import errors
+from sordino.features.blocks import Block, picture_shape
 from sordino.features.generator import Leaves
-from sordino.features.maps import Block, picture_shape
 
 SIDE = 32  # pixels to which large pictures are shrunk, about
 

@@ -12,18 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sordino.errors import BadInput, positive, whole
-from sordino.features import cache, examples, kept
-from sordino.features.extractor import Extractor
-from sordino.features.maps import Block, picture_shape
+from sordino.features.blocks import Block, picture_shape
 from sordino.features.recipe import Recipe, recipe_for
 from sordino.machine import cores
 from sordino.preparation.base import Preparation, Released, Stages, Statistic
 
+if TYPE_CHECKING:
+    from sordino.features.extractor import Extractor
+
 _SOME = 64  # records at a time
+EVEN = 16  # the model's input is filled up with zeros to a multiple of this: products of even sizes are faster
 _BLOCK = ("filters", "patch", "stride", "threshold", "cells", "shrink", "mirror")
 
 
@@ -80,6 +83,8 @@ class Features(Preparation):
 
     def pinned(self, shape: tuple[int, ...]) -> Features:
         """The same with the digest of the filters that are made here."""
+        from sordino.features import kept
+
         return replace(self, digest=kept.extractor_for(self.recipe(shape), tuple(shape), cores()).digest)
 
 
@@ -92,10 +97,12 @@ class _Rows(Stages):
         for block in self.recipe.blocks:
             block.seen(whole_shape)
         self.dimension = sum(block.size(whole_shape) for block in self.recipe.blocks)
-        self.shape = (self.dimension + 1,)
+        self.shape = (-(-(self.dimension + 1) // EVEN) * EVEN,)
 
     @cached_property
     def made(self) -> Extractor:
+        from sordino.features import kept
+
         found = kept.extractor_for(self.recipe, self.given, cores())
         if self.settings.digest not in (None, found.digest):
             raise BadInput(
@@ -116,12 +123,14 @@ class _Rows(Stages):
         return mean
 
     def apply(self, x: np.ndarray, released: Released) -> np.ndarray:
-        out = np.empty((len(x), self.dimension + 1), np.float32)
-        out[:, :-1] = self.made.finished(self._kept(x), released[0])
-        out[:, -1] = self.settings.bias
+        out = np.zeros((len(x), *self.shape), np.float32)
+        out[:, : self.dimension] = self.made.finished(self._kept(x), released[0])
+        out[:, self.dimension] = self.settings.bias
         return out
 
     def _kept(self, x: np.ndarray) -> _Unit:
+        from sordino.features import cache
+
         if not len(x):
             return _Unit(np.zeros((0, self.dimension), np.float32))
         return _Unit(cache.features(self.made, x, cores()))
@@ -141,4 +150,6 @@ class _Unit:
         return len(self.rows)
 
     def __getitem__(self, part: slice) -> np.ndarray:
+        from sordino.features import examples
+
         return examples.unit(self.rows[part].astype(np.float32))

@@ -31,6 +31,8 @@ def promise(run: Run, verdict: Verdict) -> Safe:
         rows.append(("In numbers", _in_numbers(in_numbers(verdict.epsilon, verdict.delta, relation, unit))))
     rows.append(("Left without noise", _left(run, verdict)))
     rows += [("Computed by", _computed(run)), ("Noise", _noise(run))]
+    before = run.sentences("prelude")
+    rows.append(("Released before round 1", join(*(tag("p", said) for said in before)) if before else None))
     rule = (run.statement or {}).get("rule")
     rows += [("Rule for the bound", f"{str(rule).rstrip('.')}." if rule else None), ("Budget", _budget(run, proven))]
     rows += [("Stays with clients", phrases.PERSONAL if (run.statement or {}).get("personal") else None)]
