@@ -72,6 +72,15 @@ def test_a_rate_says_which_optimiser_it_is_for():
     assert same == resolve({"epsilon": 4.0}, TABLE)[0]
 
 
+def test_columns_of_a_table_are_scaled_out_of_the_budget_unless_a_schema_does():
+    plan, choices = resolve({"epsilon": 1.0}, TABLE)
+    assert plan.prepare["kind"] == "standard" and any(c.name == "prepare" for c in choices)
+    for given in ({"schema": "schema.toml"}, {"prepare": "none"}, {"unit": "client"}, {"variant": "published"}):
+        assert not resolve({"epsilon": 1.0, **given}, TABLE)[0].prepare
+    assert not resolve({"epsilon": 1.0}, PublicFacts(800, 10, (12,), 2))[0].prepare  # too few to hear
+    assert not resolve({"epsilon": 4.0}, DIGITS)[0].prepare
+
+
 def test_published_variants_step_as_printed():
     plan, _ = resolve({"variant": "published", "epsilon": 4.0}, TABLE)
     assert (plan.steps, plan.lr_schedule) == ("mean", "constant")

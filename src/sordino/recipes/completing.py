@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 EPSILON = 4.0
+HEARD = 3_000  # records times epsilon, from which on the scale of columns is heard through its noise
 AUTO = "auto"  # the recipe that was measured to win on such data, where one was
 
 
@@ -71,6 +72,13 @@ def complete(
         return settings, tuple(choices)
     if settings.get("epsilon") is not None:
         positive(epsilon=settings["epsilon"])
+    scheme = select(chosen, unit, observer).name
+    if scheme == "pooled" and not published and _unlike_columns(facts, settings):
+        take(
+            Choice(
+                "prepare", "standard", "columns have units of their own; a twentieth of the budget finds their scale"
+            )
+        )
     if settings.get("prepare"):
         facts = facts.prepared(_preparation(settings["prepare"]))
     epsilon = float(settings.get("epsilon") or EPSILON)
@@ -84,7 +92,7 @@ def complete(
         network = build(settings["model"], facts.shape, facts.classes)
     optimizer = str(settings.get("server_optimizer") or "adam")
     asked = Asked(facts, chosen, published, epsilon, fan_in(network), optimizer)
-    for choice in BY_SCHEME[select(chosen, unit, observer).name](asked):
+    for choice in BY_SCHEME[scheme](asked):
         take(choice)
     return settings, tuple(choices)
 
@@ -123,6 +131,13 @@ def _by_name(given: Mapping[str, Any], facts: PublicFacts | None) -> tuple[dict[
     settings: dict[str, Any] = {"clients": facts.clients, "epsilon": EPSILON, **found, **rest}
     reason = "recipe frontier, for this shape, number of records and epsilon"
     return settings, tuple(Choice(name, value, reason) for name, value in found.items() if name not in rest)
+
+
+def _unlike_columns(facts: PublicFacts, settings: Mapping[str, Any]) -> bool:
+    """A table that no schema scales, with records enough to hear the scale of its columns through noise."""
+    table = len(facts.shape) == 1 and not facts.tokens and settings.get("schema") is None
+    plain = settings.get("mechanism", "gaussian") == "gaussian" and not settings.get("canaries")
+    return table and plain and facts.records * float(settings.get("epsilon") or EPSILON) >= HEARD
 
 
 def _preparation(asked: Mapping[str, Any] | str) -> Preparation | None:
