@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from sordino.data.sets import ENTRIES, status, unknown
 from sordino.errors import BadInput
 from sordino.federation.origin import given, is_given
 from sordino.federation.population import Federation
+from sordino.plain import Json, Plain
 from sordino.plan import Plan
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from sordino.recipes import Choice
 
-# Settings that say which population there is; the others say what is done with it.
+# Plain that say which population there is; the others say what is done with it.
 POPULATION = (
     *("data", "clients", "partition", "alpha", "classes", "seed", "partition_seed"),
     *("client_column", "label", "test", "schema", "task"),
 )
 
 
-def complete(given: Mapping[str, Any]) -> dict[str, Any]:
+def complete(given: Plain) -> Json:
     """Fill in what was not given, from public facts of the data that is named (`sordino.recipes`).
 
     A server across machines may know the data by name only. It settles what needs no facts; the network follows when all
@@ -51,7 +51,7 @@ def plan_for(federation: Federation, network: nn.Module | None = None, **given: 
     return recipes.resolve({"data": federation.name, **given}, recipes.PublicFacts.of(federation), network)[0]
 
 
-def prepare(given: Mapping[str, Any]) -> tuple[nn.Module, Federation, Plan, tuple[Choice, ...]]:
+def prepare(given: Plain) -> tuple[nn.Module, Federation, Plan, tuple[Choice, ...]]:
     """The network, the population and the plan of a short command, and what was chosen for it."""
     given = _with_owners(given)
     federation = _named(given)
@@ -162,7 +162,7 @@ def _nothing_of_tables(plan: Plan) -> None:
             )
 
 
-def _with_owners(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_owners(given: Plain) -> Plain:
     """Data whose records have owners is dealt out by them, unless a partition was given."""
     entry = ENTRIES.get(str(given.get("data", "")))
     if entry is None or not entry.natural or given.get("partition") is not None:
@@ -171,7 +171,7 @@ def _with_owners(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**known, **given, "partition": "natural"}
 
 
-def _named(given: Mapping[str, Any]) -> Federation:
+def _named(given: Plain) -> Federation:
     """The population that these settings name. All natural clients are taken, unless a number was given."""
     who = {name: given[name] for name in POPULATION if given.get(name) is not None}
     if who.get("partition") == "natural" and "clients" not in who:

@@ -18,7 +18,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from sordino.engines import EngineOptions, Setup, Started
 from sordino.federation import checkpoint
 from sordino.federation.checkpoint import TrainState
 from sordino.federation.folder import RunFolder
+from sordino.plain import Json
 from sordino.schemes.round import Round, RoundMetrics
 from sordino.schemes.terms import Terms
 
@@ -47,8 +48,8 @@ class Run:
     state: TrainState
     first: np.ndarray  # the vector that the model started from
     initial: dict[str, Tensor]  # the model's whole state before training
-    row: dict[str, Any] = field(default_factory=dict)  # this round's line of metrics: released values
-    history: list[dict[str, Any]] = field(default_factory=list)
+    row: Json = field(default_factory=dict)  # this round's line of metrics: released values
+    history: list[Json] = field(default_factory=list)
     stopped: str | None = None
 
     @property

@@ -22,6 +22,7 @@ from sordino.data.schema import CLASSIFICATION, TASKS
 from sordino.errors import BadInput, at_least, between, one_of, positive, whole
 from sordino.federation.server import SCHEDULES, STEPS
 from sordino.methods import Method, adopt, method
+from sordino.plain import Json, Plain
 from sordino.preparation import Preparation, preparation_from
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
 from sordino.schemes import Scheme, scheme_for
@@ -75,7 +76,7 @@ class Plan:
     schema: str | None = None  # schema.toml
     task: str = "classification"
     # how records become model input, and the statistics asked for that before round 1; empty: as they are
-    prepare: Given[Mapping[str, Any], str] = given(field(default_factory=lambda: MappingProxyType({})))
+    prepare: Given[Plain, str] = given(field(default_factory=lambda: MappingProxyType({})))
     # the method
     method: Given[str, Method] = given("adact")
     variant: Given[Variant, Literal["certified", "published"]] = given(Variant.CERTIFIED)
@@ -250,7 +251,7 @@ class Plan:
         return plain
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Plan:
+    def from_json(cls, plain: Plain) -> Plan:
         names = {f.name for f in dataclasses.fields(cls)}
         for key in plain:
             if key not in names:
@@ -275,7 +276,7 @@ class Plan:
         return cls.from_json(read_toml(path))
 
 
-def read_toml(path: str | Path) -> dict[str, Any]:
+def read_toml(path: str | Path) -> Json:
     """The settings in a plan file; one sentence if it cannot be read."""
     try:
         return tomllib.loads(Path(path).read_text())
@@ -300,7 +301,7 @@ def _enums(plan: Plan) -> None:
             raise BadInput(f"{name} must be one of {', '.join(kind)}, not {value!r}.") from None
 
 
-def _prepared(asked: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
+def _prepared(asked: Plain | str | None) -> Plain:
     """The preparation in full, its defaults included; a name alone means its defaults."""
     if not asked or asked == "none":
         return MappingProxyType({})

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -50,6 +50,7 @@ from sordino.federation.sizes import PublicSizes
 from sordino.files import write_atomically
 from sordino.inference import card
 from sordino.methods import Method, RuleContext
+from sordino.plain import Json
 from sordino.plan import Plan
 from sordino.preparation import Stages
 from sordino.privacy.data_account import DataAccount
@@ -83,7 +84,7 @@ class Result:
     rounds: int
     stopped: str | None  # why training ended before its last round
     accuracy: float | None
-    metrics: list[dict[str, Any]] = field(repr=False)
+    metrics: list[Json] = field(repr=False)
     warnings: tuple[str, ...] = ()
     fairness: Spread | None = None  # accuracy of the model on the clients' public test splits
     evaluation: Figures | None = None

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from sordino.attacks.protocol import AttackSplit
 from sordino.attacks.replay import server_sees_messages
 from sordino.attacks.table import Entry
 from sordino.attacks.target import Target
+from sordino.plain import Json
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Observer, Relation, Unit
 
@@ -58,7 +58,7 @@ class Guarantee:
         return ceiling_for_record(self.epsilon, self.delta, self.unit, self.relation)
 
 
-def play(target: Target, entry: Entry, guarantee: Guarantee, **changes: object) -> dict[str, Any]:
+def play(target: Target, entry: Entry, guarantee: Guarantee, **changes: object) -> Json:
     """Let one attack play against the target; its line."""
     started = time.perf_counter()
     attack = entry.build(**changes)
@@ -68,12 +68,12 @@ def play(target: Target, entry: Entry, guarantee: Guarantee, **changes: object) 
     return made
 
 
-def row(entry: Entry, guess: Guess, cast: AttackSplit, guarantee: Guarantee, plan: Plan) -> dict[str, Any]:
+def row(entry: Entry, guess: Guess, cast: AttackSplit, guarantee: Guarantee, plan: Plan) -> Json:
     """One line, as plain data."""
     members, scores = cast.member[cast.judged], np.asarray(guess.scores, np.float64)
     ceiling = guarantee.ceiling(entry, plan)
     rate, interval = metrics.success_rate(scores, members, guess.threshold)
-    found: dict[str, Any] = {
+    found: Json = {
         "attack": entry.name,
         "auc": metrics.auc(scores, members),
         "auc_ci": list(metrics.auc_interval(scores, members)),
@@ -134,7 +134,7 @@ def with_control(
     return out
 
 
-def succeeds(line: dict[str, Any]) -> bool:
+def succeeds(line: Json) -> bool:
     """Clearly above chance: the interval, and by more than a trace."""
     return line["auc_ci"][0] > 0.5 and line["auc"] >= CONTROL
 

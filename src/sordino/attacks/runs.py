@@ -28,6 +28,7 @@ from sordino.attacks.target import Target
 from sordino.data.schema import CLASSIFICATION
 from sordino.errors import BadInput, whole
 from sordino.files import write_atomically
+from sordino.plain import Json
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Observer, Relation, Unit, Variant
 from sordino.report import attacked
@@ -57,7 +58,7 @@ class Settings:
         whole(2, references=2 if self.references is None else self.references)
         whole(1, shadows=1 if self.shadows is None else self.shadows)
 
-    def changes(self, one: Entry) -> dict[str, Any]:
+    def changes(self, one: Entry) -> Json:
         if one.models == "reference" and self.references is not None:
             return {"models": self.references}
         if one.name == "shadow-lr" and self.shadows is not None:
@@ -73,7 +74,7 @@ def attack_run(
     make: Make | None = None,
     federation: Federation | None = None,
     say: Say = quiet,
-) -> dict[str, Any]:
+) -> Json:
     """Attack the run in `folder`; the table as plain data, also kept there.
 
     An attack that this run does not allow (its view was not kept and cannot be had again) is named under `refused`, with
@@ -119,7 +120,7 @@ def invert_run(
     make: Make | None = None,
     federation: Federation | None = None,
     say: Say = quiet,
-) -> dict[str, Any]:
+) -> Json:
     """Attack the messages, or the classes, of the run in `folder`; the table as plain data, also kept there as inversion.json.
 
     As in `attack_run`, what this run does not allow is named under `refused`; it is an error if nothing is left.
@@ -197,7 +198,7 @@ def _open(folder: Path, make: Make | None, federation: Federation | None, settin
     return Opened(target, _guarantee(statement), key)
 
 
-def _ended(folder: Path) -> tuple[Path, dict[str, Any]]:
+def _ended(folder: Path) -> tuple[Path, Json]:
     """The weights and the statement of a run that has ended."""
     weights, said = folder / "model.safetensors", folder / "statement.json"
     if not weights.exists() or not said.exists():
@@ -206,7 +207,7 @@ def _ended(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def _after_prelude(
-    plan: Plan, make: Make | None, federation: Federation | None, folder: Path, statement: dict[str, Any]
+    plan: Plan, make: Make | None, federation: Federation | None, folder: Path, statement: Json
 ) -> tuple[Plan, Make | None, Federation | None]:
     """The run from round 1 on. What the prelude released is public: attackers use it, and train their models with it too."""
     from sordino.assembly import population
@@ -247,7 +248,7 @@ def _load(module: Any, weights: Path) -> None:
     load_weights(module, weights)
 
 
-def _guarantee(statement: dict[str, Any]) -> Guarantee:
+def _guarantee(statement: Json) -> Guarantee:
     if statement["epsilon"] == "inf" or not statement.get("proven", True):
         return Guarantee()
     return Guarantee(
@@ -264,7 +265,7 @@ def _guarantee(statement: dict[str, Any]) -> Guarantee:
 
 def _rows(
     run: Opened, folder: Path, chosen: Sequence[Entry], settings: Settings
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+) -> tuple[list[Json], list[dict[str, str]]]:
     """A line for each attack that could be played, and the reasons of those that could not."""
     kept = {} if settings.fresh else {line.get("key"): line for line in _read(folder).get("results", [])}
     rows, refused = [], []
@@ -291,7 +292,7 @@ def _line_key(run: Opened, one: Entry, settings: Settings) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read(folder: Path) -> Json:
     try:
         found = json.loads((folder / "attack.json").read_text())
     except (OSError, ValueError):
@@ -299,7 +300,7 @@ def _read(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _keep(folder: Path, table: dict[str, Any]) -> None:
+def _keep(folder: Path, table: Json) -> None:
     """Write the table, with lines of other attacks that were there, and redraw the report."""
     _write(folder, {**table, "results": _merged(folder, table["results"])["results"]})
     _redraw(folder)
@@ -311,23 +312,21 @@ def _redraw(folder: Path) -> None:
     write_report(folder)
 
 
-def _merged(folder: Path, lines: list[dict[str, Any]]) -> dict[str, Any]:
+def _merged(folder: Path, lines: list[Json]) -> Json:
     """What is kept, with these lines in place of older ones of the same attacks."""
     kept, here = _read(folder), {line["attack"] for line in lines}
     older = [line for line in kept.get("results", []) if line.get("attack") not in here]
     return {**kept, "results": [*lines, *older]}
 
 
-def _write(folder: Path, table: dict[str, Any]) -> None:
+def _write(folder: Path, table: Json) -> None:
     write_atomically(folder / "attack.json", json.dumps(table, indent=2) + "\n", durable=True)
 
 
 # ---- the undefended control ------------------------------------------------------------------------------------------
 
 
-def _control(
-    run: Opened, folder: Path, chosen: Sequence[Entry], settings: Settings, say: Say
-) -> list[dict[str, Any]] | None:
+def _control(run: Opened, folder: Path, chosen: Sequence[Entry], settings: Settings, say: Say) -> list[Json] | None:
     """What the same attacks achieve on the control; None where there is none."""
     if settings.control == "none" or not private(run.guarantee):
         return None
@@ -367,7 +366,7 @@ def control_plan(plan: Plan, examples: int) -> Plan:
     Clients that sent single gradients take local steps instead, with Adam: steps that were tuned for clipped gradients
     need not suit whole ones.
     """
-    bare: dict[str, Any] = {
+    bare: Json = {
         "method": "fedavg", "variant": Variant.PUBLISHED, "mechanism": "gaussian", "options": {}, "unit": Unit.CLIENT,
         "observer": Observer.PUBLIC, "relation": None, "epsilon": None, "multiplier": None, "weights": "size",
         "weight_cap": None, "canaries": 0, "secure": False, "defence": None, "personal": None, "steps": "mean",

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sordino.errors import BadInput
+from sordino.plain import Plain
 
 if TYPE_CHECKING:
     pass
@@ -48,7 +49,7 @@ class Entry:
     paper: str
     knows: str
     home: str  # module and class, in the package of its kind
-    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    options: Plain = field(default_factory=lambda: MappingProxyType({}))
     kind: str = "membership"
     view: str = "client"  # client: released models only; server: what single clients send
     active: bool = False

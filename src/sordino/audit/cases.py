@@ -6,7 +6,7 @@ suffice to tell the noise that is due from two thirds of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +14,11 @@ from sordino.audit.scripted import JUST_WITHIN, Script
 from sordino.audit.statistics import NAMES
 from sordino.audit.worlds import Stage
 from sordino.methods import METHODS, Method
+from sordino.plain import Json, Plain
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Unit
 
-BASE: dict[str, Any] = {
+BASE: Json = {
     "data": "two worlds",
     "clients": 2,
     "method": "dp-fedavg",
@@ -35,7 +36,7 @@ BASE: dict[str, Any] = {
 HALF = {"cohort": 1}  # of the two clients
 ONE = Script(single=True)
 # Where a unit can stand: (unit, observer, sampling, what else the plan needs).
-Place = tuple[str, str, str, dict[str, Any]]
+Place = tuple[str, str, str, Json]
 PLACES: tuple[Place, ...] = (
     ("client", "public", "none", {}),
     ("client", "public", "poisson", HALF),
@@ -58,7 +59,7 @@ EPOCHS = {"method": "noise-gamma", "observer": "server", "sampling": "fixed", "l
 class Case:
     """A plan, how the target behaves in it, and which statistics the observer may use (None: all)."""
 
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Plain = field(default_factory=dict)
     script: Script = Script()
     resumes: bool = False
     dimension: int = 16

@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from sordino.audit import bounds
+from sordino.plain import Json
 from sordino.privacy import accounting, events, rdp
 from sordino.privacy.vocabulary import Relation
 
@@ -32,7 +32,7 @@ _PRECISION = 2e-3  # of the noise
 class Family:
     """The run's own schedule, with its noise scaled."""
 
-    def __init__(self, event: dict[str, Any], delta: float, relation: Relation) -> None:
+    def __init__(self, event: Json, delta: float, relation: Relation) -> None:
         self.event, self.delta, self.relation = event, delta, relation
         self.by_rdp = accounting.epsilon(events.from_json(event), delta, relation).accountant == "rdp"
         self.epsilon = lru_cache(maxsize=None)(self._epsilon)
@@ -80,7 +80,7 @@ class Family:
         return grid, np.array([accounting.delta_for(event, float(e), self.relation) for e in grid])
 
 
-def _scaled(event: dict[str, Any], scale: float) -> dict[str, Any]:
+def _scaled(event: Json, scale: float) -> Json:
     out = dict(event)
     if "multiplier" in out:
         out["multiplier"] = scale * out["multiplier"]

@@ -17,7 +17,6 @@ import json
 import math
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from sordino.audit import bounds, canary_clients, watching
 from sordino.audit.curves import Family
 from sordino.audit.guessing import Bound, guess, perfect
 from sordino.errors import BadInput, SordinoError, between
+from sordino.plain import Json
 from sordino.privacy.vocabulary import Relation
 
 CURVE, ANY = "one-run, proven curve", "one-run"
@@ -37,7 +37,7 @@ class AuditFailed(SordinoError):
     exit_code = 4
 
 
-def audit(run: str | Path, confidence: float = 0.95) -> dict[str, Any]:
+def audit(run: str | Path, confidence: float = 0.95) -> Json:
     """What the canaries of a finished run show; also written to its folder, where the report finds it."""
     between(0, 1, confidence=confidence)
     folder = Path(run)
@@ -55,7 +55,7 @@ def audit(run: str | Path, confidence: float = 0.95) -> dict[str, Any]:
     return found
 
 
-def measured(kept: dict[str, Any], stated: dict[str, Any], confidence: float) -> dict[str, Any]:
+def measured(kept: Json, stated: Json, confidence: float) -> Json:
     """The same, from what was kept of the canaries and what was stated of the run."""
     delta, proven = float(stated["delta"]), _number(stated["epsilon"])
     any_bound: Bound = partial(_one_run, delta)
@@ -112,7 +112,7 @@ def _one_run(delta: float, canaries: int, guesses: int, correct: int, confidence
     return bounds.one_run(canaries, guesses, correct, delta, confidence)
 
 
-def _statement(folder: Path) -> dict[str, Any]:
+def _statement(folder: Path) -> Json:
     try:
         return json.loads((folder / "statement.json").read_text())
     except (OSError, ValueError) as error:

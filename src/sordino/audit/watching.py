@@ -10,13 +10,13 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sordino.audit.canaries import Canaries
 from sordino.errors import BadInput
 from sordino.files import write_atomically
+from sordino.plain import Json
 from sordino.privacy.bounds import Bound, Coordinates, Grouped
 
 FILE = "canaries.json"
@@ -94,7 +94,7 @@ def write(folder: Path, content: dict[str, object]) -> None:
     write_atomically(folder / FILE, (json.dumps(content) + "\n").encode(), private=True, durable=True)
 
 
-def read(folder: Path) -> dict[str, Any]:
+def read(folder: Path) -> Json:
     try:
         return json.loads((folder / FILE).read_text())
     except FileNotFoundError:

@@ -7,11 +7,12 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from sordino.cli.numbers import count, number, plain, word
 from sordino.errors import BadInput, positive, whole
 from sordino.errors import rate as a_rate
+from sordino.plain import Json
 from sordino.privacy.vocabulary import Relation, Sampling, Unit
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ _HOW = {
 }
 
 
-def _text(a: dict[str, Any]) -> str:
+def _text(a: Json) -> str:
     lines = []
     if a["asked"] == "multiplier":
         lines.append(f"multiplier  {a['multiplier']:g}")

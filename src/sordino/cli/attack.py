@@ -7,11 +7,12 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeVar
 
 from sordino.attacks.table import USUAL, Entry, entries
 from sordino.cli.numbers import count, number
 from sordino.errors import BadInput
+from sordino.plain import Json
 from sordino.report.attacked import caveats, judged
 
 Say = Callable[[str, int, int], None]
@@ -24,6 +25,8 @@ EXAMPLES = """examples:
   sordino attack runs/cifar10-adact-1 --attack dlg,ig,gi --batch 4 --json
   sordino attack runs/cifar10-adact-1 --attack ig --pictures
   sordino attack runs/mnist-fedavg-1 --attack ked-mi --public fashion-mnist"""
+
+T = TypeVar("T")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -71,7 +74,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     chosen = entries(args.attack)
-    table: dict[str, Any] = {}
+    table: Json = {}
     with bars(args.quiet or args.json) as say:
         membership = [one for one in chosen if one.kind == "membership"]
         inversion = [one for one in chosen if one.kind == "inversion"]
@@ -86,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _membership(args: argparse.Namespace, chosen: list[Entry], say: Say) -> dict[str, Any]:
+def _membership(args: argparse.Namespace, chosen: list[Entry], say: Say) -> Json:
     from sordino.attacks.protocol import Protocol
     from sordino.attacks.runs import Settings, attack_run
 
@@ -104,7 +107,7 @@ def _membership(args: argparse.Namespace, chosen: list[Entry], say: Say) -> dict
     return attack_run(args.run, chosen, settings, say=say)
 
 
-def _inversion(args: argparse.Namespace, chosen: list[Entry], say: Say, alone: bool) -> dict[str, Any]:
+def _inversion(args: argparse.Namespace, chosen: list[Entry], say: Say, alone: bool) -> Json:
     from sordino.attacks.inversion.runs import InversionSettings
     from sordino.attacks.runs import invert_run
 
@@ -128,7 +131,7 @@ def _inversion(args: argparse.Namespace, chosen: list[Entry], say: Say, alone: b
         return {"results": [], "refused": [{"attack": one.name, "why": why} for one in chosen], "verdict": ""}
 
 
-def joined(table: dict[str, Any], inverted: dict[str, Any]) -> dict[str, Any]:
+def joined(table: Json, inverted: Json) -> Json:
     """One object of both kinds; every line of inversion says its kind."""
     if not table:
         return inverted
@@ -136,7 +139,7 @@ def joined(table: dict[str, Any], inverted: dict[str, Any]) -> dict[str, Any]:
     return {**table, **both, "verdict_inversion": inverted["verdict"]}
 
 
-def _or(value: Any, default: Any) -> Any:
+def _or(value: T | None, default: T) -> T:
     return default if value is None else value
 
 
@@ -172,7 +175,7 @@ def bars(quiet: bool) -> Iterator[Say]:
         yield say
 
 
-def text(table: dict[str, Any]) -> str:
+def text(table: Json) -> str:
     """The table for people."""
     epsilon = table["epsilon"]
     proof = "nothing is proven" if epsilon == "inf" else f"epsilon {epsilon:.4g} is proven, delta {table['delta']:g}"
@@ -196,7 +199,7 @@ def text(table: dict[str, Any]) -> str:
     return "\n".join([*lines, "", table["verdict"], *refused, *(f"  {note}" for note in caveats(table["results"]))])
 
 
-def _notes(rows: list[dict[str, Any]]) -> list[str]:
+def _notes(rows: list[Json]) -> list[str]:
     """Each note once, with the attacks that it is about, unless it is about all."""
     about: dict[str, list[str]] = {}
     for row in rows:
@@ -208,7 +211,7 @@ def _notes(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def inversion_text(table: dict[str, Any]) -> str:
+def inversion_text(table: Json) -> str:
     """The table of inversion for people."""
     head = f"{'attack':<14} {'model':<8} {'batch':>5} {'MSE':>8} {'PSNR':>6} {'SSIM':>6} {'control':>8} {'drawn':>6} {'at most':>8}"
     lines = [head, "-" * len(head)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
 
 from sordino.errors import BadInput
+from sordino.plain import Json
 
 ABOUT = """Turn the canaries of a run (sordino train --canaries N) into a lower bound on its epsilon, at a level of
 confidence.
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     return failed.exit_code
 
 
-def _page(found: dict[str, Any]) -> str:
+def _page(found: Json) -> str:
     """The few lines that are asked for first."""
     proven, claimed = found["epsilon_proven"], found["epsilon_claimed"]
     lines = [

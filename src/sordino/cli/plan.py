@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sordino import presets
 from sordino.cli.numbers import count, number, plain, word
 from sordino.errors import BadInput
+from sordino.plain import Json
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _fill(args: argparse.Namespace) -> None:
             setattr(args, name, value)
 
 
-def _setting(args: argparse.Namespace) -> dict[str, Any]:
+def _setting(args: argparse.Namespace) -> Json:
     from sordino import recipes
 
     _fill(args)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sordino import presets
 from sordino.cli.numbers import count, number
@@ -16,6 +16,7 @@ from sordino.data.schema import TASKS
 from sordino.defences import DEFENCES
 from sordino.errors import BadInput, one_of
 from sordino.federation.server import SCHEDULES, STEPS
+from sordino.plain import Json
 from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
 
@@ -233,7 +234,7 @@ def run(args: argparse.Namespace) -> int:
     return 3 if result.stopped else 0
 
 
-def _without_privacy(given: dict[str, Any], options: EngineOptions) -> float | None:
+def _without_privacy(given: Json, options: EngineOptions) -> float | None:
     """Accuracy of the same network without privacy. Its weights are not kept: no epsilon covers them."""
     from tempfile import TemporaryDirectory
 
@@ -302,7 +303,7 @@ def chosen_text(choices: Sequence[Choice]) -> str:
     return "".join(f"{head:<11}{choice}\n" for head, choice in zip(heads, choices))
 
 
-def given_in(args: argparse.Namespace) -> dict[str, Any]:
+def given_in(args: argparse.Namespace) -> Json:
     """Options over the plan file over the preset."""
     given = (presets.read(args.preset) if args.preset else {}) | (read_toml(args.plan) if args.plan else {})
     read: dict[type, Callable[[argparse.Namespace, str], object]] = {int: count, float: number, str: getattr}

@@ -22,6 +22,7 @@ import numpy as np
 
 from sordino.data.table import Table, is_number
 from sordino.errors import BadInput, one_of
+from sordino.plain import Plain
 
 CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi-label"
 TASKS = (CLASSIFICATION, REGRESSION, MULTI_LABEL)
@@ -267,7 +268,7 @@ class Schema:
         return made | {"features": {f.name: f.to_json() for f in self.features}}
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Schema:
+    def from_json(cls, plain: Plain) -> Schema:
         """What `to_json` or a schema.toml says; one sentence about what is not understood."""
         known = {"task", "label", "classes", "client", "heading", "label_scale", "features"}
         for key in plain:
@@ -324,7 +325,7 @@ def _feature(name: str, said: object) -> Feature:
     )
 
 
-def _scale(name: str, said: Mapping[str, Any]) -> Scale:
+def _scale(name: str, said: Plain) -> Scale:
     span = said.get("range")
     if span is not None and (not isinstance(span, (list, tuple)) or len(span) != 2):
         raise BadInput(

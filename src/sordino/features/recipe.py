@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from sordino import errors
 from sordino.features.blocks import Block, picture_shape
 from sordino.features.generator import Leaves
+from sordino.plain import Json
 
 SIDE = 32  # pixels to which large pictures are shrunk, about
 
@@ -40,7 +40,7 @@ class Recipe:
         if not self.blocks:
             raise errors.BadInput("A recipe needs at least one block of filters; none was given.")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data, for plans and digests."""
         return asdict(self)
 

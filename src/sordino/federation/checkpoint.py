@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sordino.errors import BadInput, in_short
 from sordino.federation.server import Arrays
 from sordino.files import write_atomically
+from sordino.plain import Json
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -29,7 +30,7 @@ class TrainState:
     round: int
     theta: np.ndarray
     optimizer: Arrays
-    rule: dict[str, Any]  # the state of the rule (`rules.base.State`): numbers and lists
+    rule: Json  # the state of the rule (`rules.base.State`): numbers and lists
     clients: Arrays = field(default_factory=dict)  # what clients keep between their rounds, where a method has such
 
 
@@ -37,7 +38,7 @@ class Checkpoint(NamedTuple):
     """What was kept, and the facts beside it."""
 
     state: TrainState
-    facts: dict[str, Any]
+    facts: Json
 
 
 def save(folder: Path, model: TrainState, facts_beside: dict[str, object]) -> None:

@@ -21,10 +21,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from sordino.errors import BadInput, SordinoError
 from sordino.files import write_atomically
+from sordino.plain import Json
 
 if TYPE_CHECKING:
     from sordino.plan import Plan
@@ -80,7 +81,7 @@ class RunFolder:
 
     # ---- metrics ---------------------------------------------------------------------------------------------------------
 
-    def start_metrics(self, rounds: int) -> list[dict[str, Any]]:
+    def start_metrics(self, rounds: int) -> list[Json]:
         """Open the metrics for appending after round `rounds`, dropping lines of rounds that will be run again."""
         kept = [row for row in read_metrics(self.metrics) if row["round"] <= rounds]
         with told_when_full(self.path):
@@ -101,7 +102,7 @@ class RunFolder:
             self._lock = None
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
+def read_metrics(path: Path) -> list[Json]:
     if not path.exists():
         return []
     rows = []

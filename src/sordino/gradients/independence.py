@@ -24,6 +24,8 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.weak import WeakIdKeyDictionary
 
+from sordino.plain import Json
+
 NONE = -1  # the owner of a constant
 _FAR = 1 << 14
 
@@ -114,7 +116,7 @@ class _Walk(fx.Interpreter):
         super().__init__(model)
         self.mode = mode
 
-    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: Json) -> Any:
         layer = self.fetch_attr(target)
         if type(layer) is nn.LSTM:
             return self._lstm(layer, *args, **kwargs)
@@ -195,7 +197,7 @@ class _Owners(TorchDispatchMode):
             self._follow(func, func._schema.name.removeprefix("aten::"), args, kwargs, out)
         return out
 
-    def _follow(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def _follow(self, func: Any, name: str, args: tuple[Any, ...], kwargs: Json, out: Any) -> None:
         if "out" in kwargs:
             raise Mixes("a result is written into a given tensor")
         if name in _MAKE:

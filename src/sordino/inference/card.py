@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from sordino import evaluation, record
 from sordino.errors import BadInput
+from sordino.plain import Json
 from sordino.plan import read_toml
 from sordino.privacy.statement import Statement
 
@@ -47,7 +47,7 @@ def card(folder: str | Path) -> str:
     return "\n".join(lines)
 
 
-def _model(plan: dict[str, Any], facts: dict[str, Any]) -> list[str]:
+def _model(plan: Json, facts: Json) -> list[str]:
     made, software = facts.get("model", {}), facts.get("software", {})
     return [
         f"- Task: {facts.get('task', 'classification')}; outputs: {_few(facts.get('classes', []))}",
@@ -57,7 +57,7 @@ def _model(plan: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _data(plan: dict[str, Any], facts: dict[str, Any]) -> list[str]:
+def _data(plan: Json, facts: Json) -> list[str]:
     said = [
         f"- Source: {plan.get('data')}, held by {facts.get('clients', '?')} clients",
         f"- Shape of an example: {facts.get('shape')}",
@@ -84,7 +84,7 @@ def _guarantee(statement: Statement) -> list[str]:
     return said
 
 
-def _scores(scored: dict[str, Any]) -> list[str]:
+def _scores(scored: Json) -> list[str]:
     if not scored:
         return ["Not measured: there was no public test set."]
     said = [f"On {scored['examples']:,} public test examples:", ""]
@@ -104,7 +104,7 @@ def _scores(scored: dict[str, Any]) -> list[str]:
     return said
 
 
-def _limits(statement: Statement, scored: dict[str, Any]) -> list[str]:
+def _limits(statement: Statement, scored: Json) -> list[str]:
     said = [f"- {warning[0].upper()}{warning[1:]}" for warning in scored.get("warnings", [])]
     said += [f"- Not private: {reason}" for reason in statement.why]
     said.append("- The figures hold for data like the test set; on other data the model may do worse.")
@@ -122,7 +122,7 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.1%}"
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> Json:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

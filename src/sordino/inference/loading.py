@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from torch import nn
@@ -27,6 +26,7 @@ from sordino.evaluation import probabilities
 from sordino.federation.checkpoint import load_weights
 from sordino.inference.running import scores_of
 from sordino.models import build
+from sordino.plain import Json
 from sordino.plan import Plan
 from sordino.schemes import prelude
 
@@ -57,8 +57,8 @@ class Trained:
 
     module: nn.Module
     plan: Plan
-    facts: dict[str, Any]  # data.json
-    statement: dict[str, Any]
+    facts: Json  # data.json
+    statement: Json
     schema: Schema | None
     folder: Path
     prepare: Callable[[np.ndarray], np.ndarray] | None = None  # what a prelude made of stored records
@@ -138,7 +138,7 @@ def load(run: str | Path, model: nn.Module | None = None) -> Trained:
     return Trained(model.eval(), plan, facts, statement, schema, folder, prepare)
 
 
-def _json(file: Path) -> dict[str, Any]:
+def _json(file: Path) -> Json:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -5,10 +5,8 @@ A plan names its preparation: ``Plan(prepare="standard")``, or with settings ``P
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from sordino.errors import BadInput
+from sordino.plain import Plain
 from sordino.preparation.base import Preparation, Released, Stages, Statistic
 from sordino.preparation.features import Features
 from sordino.preparation.standard import Standard
@@ -18,7 +16,7 @@ __all__ = ["KINDS", "Features", "Preparation", "Released", "Stages", "Standard",
 KINDS: dict[str, type[Preparation]] = {made.kind: made for made in (Standard, Features)}
 
 
-def preparation_from(plain: Mapping[str, Any]) -> Preparation:
+def preparation_from(plain: Plain) -> Preparation:
     """The preparation that these settings describe; one sentence if they describe none."""
     kind = plain.get("kind")
     if kind not in KINDS:

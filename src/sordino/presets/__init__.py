@@ -9,9 +9,9 @@ Each file says in its comments where in the paper the numbers stand, and what th
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from sordino.errors import BadInput
+from sordino.plain import Json
 
 FOLDER = Path(__file__).parent
 
@@ -20,7 +20,7 @@ def names() -> list[str]:
     return sorted(file.stem for file in FOLDER.glob("*.toml"))
 
 
-def read(name: str) -> dict[str, Any]:
+def read(name: str) -> Json:
     """The settings of a preset; options given besides override them."""
     import tomllib
 

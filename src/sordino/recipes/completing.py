@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sordino.errors import BadInput, one_of, positive
 from sordino.methods import method
 from sordino.models import build, paper_network
+from sordino.plain import Json, Plain
 from sordino.plan import Plan
 from sordino.preparation import Preparation, preparation_from
 from sordino.privacy.vocabulary import Observer, Unit
@@ -26,17 +26,15 @@ HEARD = 3_000  # records times epsilon, from which on the scale of columns is he
 AUTO = "auto"  # the recipe that was measured to win on such data, where one was
 
 
-def resolve(
-    given: Mapping[str, Any], facts: PublicFacts, network: nn.Module | None = None
-) -> tuple[Plan, tuple[Choice, ...]]:
+def resolve(given: Plain, facts: PublicFacts, network: nn.Module | None = None) -> tuple[Plan, tuple[Choice, ...]]:
     """The plan, and what was chosen for it."""
     settings, choices = complete(given, facts, network)
     return Plan.from_json(settings), choices
 
 
 def complete(
-    given: Mapping[str, Any], facts: PublicFacts | None, network: nn.Module | None = None
-) -> tuple[dict[str, Any], tuple[Choice, ...]]:
+    given: Plain, facts: PublicFacts | None, network: nn.Module | None = None
+) -> tuple[Json, tuple[Choice, ...]]:
     """The settings of a plan: what was given, over the method's own defaults, over what public facts suggest.
 
     Without facts the network stays open, and what would follow from them stays at the plan's own defaults. `recipe` names a
@@ -50,7 +48,7 @@ def complete(
     chosen = method(given.get("method", "adact"))
     published = given.get("variant") == "published"
     own = {**chosen.defaults, **(chosen.published_defaults(given) if published else {})}
-    settings: dict[str, Any] = {**own, **given}
+    settings: Json = {**own, **given}
     if facts is not None:
         settings.setdefault("clients", facts.clients)
     unit, observer = (
@@ -97,7 +95,7 @@ def complete(
     return settings, tuple(choices)
 
 
-def _open_to_frontier(given: Mapping[str, Any], facts: PublicFacts | None) -> bool:
+def _open_to_frontier(given: Plain, facts: PublicFacts | None) -> bool:
     """Whether nothing that was given stands against the recipe, and it was measured to win on such data."""
     fixed = (
         "method",
@@ -117,7 +115,7 @@ def _open_to_frontier(given: Mapping[str, Any], facts: PublicFacts | None) -> bo
     return frontier.wins(facts.shape, facts.records, given.get("epsilon") or EPSILON)
 
 
-def _by_name(given: Mapping[str, Any], facts: PublicFacts | None) -> tuple[dict[str, Any], tuple[Choice, ...]]:
+def _by_name(given: Plain, facts: PublicFacts | None) -> tuple[Json, tuple[Choice, ...]]:
     """The settings of the recipe that is named, with what was given over them."""
     one_of((AUTO, frontier.NAME), recipe=given["recipe"])
     rest = {name: value for name, value in given.items() if name != "recipe" and value is not None}
@@ -128,19 +126,19 @@ def _by_name(given: Mapping[str, Any], facts: PublicFacts | None) -> tuple[dict[
             "recipe frontier is for the example unit pooled (observer public or secagg-server); leave --recipe out."
         )
     found = frontier.settings(facts.shape, facts.records, rest.get("epsilon", EPSILON), rest.get("delta", 1e-5))
-    settings: dict[str, Any] = {"clients": facts.clients, "epsilon": EPSILON, **found, **rest}
+    settings: Json = {"clients": facts.clients, "epsilon": EPSILON, **found, **rest}
     reason = "recipe frontier, for this shape, number of records and epsilon"
     return settings, tuple(Choice(name, value, reason) for name, value in found.items() if name not in rest)
 
 
-def _unlike_columns(facts: PublicFacts, settings: Mapping[str, Any]) -> bool:
+def _unlike_columns(facts: PublicFacts, settings: Plain) -> bool:
     """A table that no schema scales, with records enough to hear the scale of its columns through noise."""
     table = len(facts.shape) == 1 and not facts.tokens and settings.get("schema") is None
     plain = settings.get("mechanism", "gaussian") == "gaussian" and not settings.get("canaries")
     return table and plain and facts.records * float(settings.get("epsilon") or EPSILON) >= HEARD
 
 
-def _preparation(asked: Mapping[str, Any] | str) -> Preparation | None:
+def _preparation(asked: Plain | str) -> Preparation | None:
     if asked == "none":
         return None
     return preparation_from({"kind": asked} if isinstance(asked, str) else asked)

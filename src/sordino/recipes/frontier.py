@@ -12,9 +12,9 @@ training data of CIFAR-10, MNIST and Fashion-MNIST (docs/features.md), and about
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from sordino.errors import BadInput, positive, whole
+from sordino.plain import Json
 from sordino.preparation import Features
 from sordino.privacy import calibration
 
@@ -27,9 +27,7 @@ LEAST_BATCH = 64
 WINS_FROM, WINS_TO = 20_000, 8.0  # records and epsilon
 
 
-def settings(
-    shape: tuple[int, ...], records: int, epsilon: float, delta: float = 1e-5, pin: bool = True
-) -> dict[str, Any]:
+def settings(shape: tuple[int, ...], records: int, epsilon: float, delta: float = 1e-5, pin: bool = True) -> Json:
     """The settings of a plan for records of this shape; `pin` names the filters by digest, which may take half a minute."""
     positive(epsilon=epsilon)
     whole(records=records)

@@ -6,11 +6,11 @@ noise, not those that were chosen against it: a poor twin would make privacy loo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sordino.errors import BadInput
 from sordino.methods import method
+from sordino.plain import Json, Plain
 
 if TYPE_CHECKING:
     from sordino.plan import Plan
@@ -22,7 +22,7 @@ SHARED = (
 )
 
 
-def twin_of(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+def twin_of(given: Plain, plan: Plan) -> Json:
     """What to ask the recipes for. `given` is what was asked for the private run, `plan` what came of it."""
     if not method(given.get("method", "adact")).private:
         raise BadInput(f"method {given['method']} has no privacy already; leave --without-privacy and --price out.")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sordino.errors import BadInput
+from sordino.plain import Json
 from sordino.plan import read_toml
 from sordino.report.downsample import Point
 from sordino.report.numbers import number
@@ -24,13 +24,13 @@ class Run:
     plan: dict[str, object]
     plan_text: str
     statement: dict[str, object] | None = None
-    metrics: tuple[dict[str, Any], ...] = ()
+    metrics: tuple[Json, ...] = ()
     audit: dict[str, object] | None = None
     comparison: dict[str, object] | None = None  # the accuracy of the same network without privacy
     fairness: dict[str, object] | None = None
     attacks: tuple[dict[str, object], ...] = field(default=())
     refused: tuple[dict[str, object], ...] = field(default=())  # attacks that this run does not allow
-    scored: dict[str, Any] | None = None  # figures on the public test set
+    scored: Json | None = None  # figures on the public test set
     inversion: dict[str, object] | None = None
 
     @classmethod
@@ -95,13 +95,13 @@ def _object(file: Path) -> dict[str, object] | None:
     return found
 
 
-def _rows(file: Path) -> list[dict[str, Any]]:
+def _rows(file: Path) -> list[Json]:
     """A row per round, in order. Lines that a crash cut short are left out; of a repeated round the last one counts."""
     try:
         lines = file.read_text(errors="replace").splitlines()
     except FileNotFoundError:
         return []
-    rows: dict[int, dict[str, Any]] = {}
+    rows: dict[int, Json] = {}
     for line in lines:
         try:
             row = json.loads(line)

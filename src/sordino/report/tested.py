@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from sordino.plain import Json
 from sordino.report.html import Safe, tag
 from sordino.report.numbers import number, percent, plain
 from sordino.report.reading import Run
@@ -26,7 +25,7 @@ def tested(run: Run) -> Safe | None:
     """None where no figures were kept."""
     if run.scored is None:
         return None
-    found: dict[str, Any] = run.scored
+    found: Json = run.scored
     said = [
         tag("p", tag("strong", f"{text[:1].upper()}{text[1:]}"))
         for text in found.get("warnings", [])
@@ -43,13 +42,13 @@ def tested(run: Run) -> Safe | None:
     )
 
 
-def _figures(found: dict[str, Any]) -> Safe:
+def _figures(found: Json) -> Safe:
     known = [(name, form(value)) for key, name, form in _FIGURES if (value := number(found.get(key))) is not None]
     rows = [tag("tr", tag("th", name, scope="row"), tag("td", value, class_="n")) for name, value in known]
     return tag("table", tag("caption", f"{found.get('examples', 0):,} examples"), tag("tbody", *rows))
 
 
-def _classes(found: dict[str, Any]) -> Safe | None:
+def _classes(found: Json) -> Safe | None:
     each = [one for one in found.get("classes", []) if isinstance(one, dict)]
     if not each:
         return None
@@ -69,7 +68,7 @@ def _classes(found: dict[str, Any]) -> Safe | None:
     return tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="scroll", tabindex="0")
 
 
-def _confusion(found: dict[str, Any]) -> Safe | None:
+def _confusion(found: Json) -> Safe | None:
     rows, names = (
         found.get("confusion", []),
         [str(one.get("name")) for one in found.get("classes", []) if isinstance(one, dict)],

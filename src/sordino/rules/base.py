@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from sordino.plain import Json
 from sordino.privacy.bounds import Bound
 from sordino.rules.query import Answer, Query
 
-State = dict[str, Any]
+State = Json
 
 
 @dataclass(frozen=True)

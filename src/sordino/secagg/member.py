@@ -23,11 +23,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from sordino.errors import BadInput
+from sordino.plain import Plain
 from sordino.secagg import masks, shamir
 from sordino.secagg.masks import KEY
 from sordino.secagg.roster import NOBODY, Advert, Broken, Identity, Roster, TooFew, agreement, commitment
@@ -192,7 +192,7 @@ class Member:
         }
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any], identity: Identity = NOBODY) -> Member:
+    def from_json(cls, plain: Plain, identity: Identity = NOBODY) -> Member:
         made = cls(Roster.from_json(plain["roster"]), plain["me"], identity)
         made._letters = bytes.fromhex(plain["letters"])
         made._masks = [bytes.fromhex(secret) for secret in plain["masks"]]

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 from sordino.errors import BadInput, SordinoError, whole
+from sordino.plain import Plain
 from sordino.secagg.field import ORDER
 
 
@@ -66,7 +67,7 @@ class Roster:
         }
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Roster:
+    def from_json(cls, plain: Plain) -> Roster:
         return cls(plain["session"], tuple(plain["members"]), plain["threshold"], plain["sums"])
 
 
@@ -128,7 +129,7 @@ class Advert:
         }
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Advert:
+    def from_json(cls, plain: Plain) -> Advert:
         try:
             return cls(
                 int(plain["member"]),

@@ -17,14 +17,14 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from sordino.plain import Json
 from sordino.verify.verdict import Broken
 
 FORMAT = "sordino-ledger-1"
 START = "0" * 32
 _TAIL = len(',"hash":"') + 32 + len('"}')
-Row = dict[str, Any]
+Row = Json
 
 
 @dataclass(frozen=True)

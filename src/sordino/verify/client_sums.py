@@ -12,10 +12,10 @@ import binascii
 import math
 import zlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from sordino.plain import Plain
 from sordino.verify.chain import Chain, Row
 from sordino.verify.verdict import Broken
 
@@ -64,7 +64,7 @@ def _covered(event: Row, cost: float, order: float) -> bool:
     return event.get("kind") == "gaussian" and isinstance(z, float) and cost <= order / (2 * z * z) * (1 + 1e-9)
 
 
-def _ids(packed: Mapping[str, Any], most: int) -> np.ndarray:
+def _ids(packed: Plain, most: int) -> np.ndarray:
     """Ascending numbers, stored as their differences."""
     kind, size = packed["type"], packed["n"]
     if kind not in _TYPES or not 0 <= size <= most:
@@ -73,7 +73,7 @@ def _ids(packed: Mapping[str, Any], most: int) -> np.ndarray:
     return np.cumsum(steps, dtype=np.int64)
 
 
-def _costs(packed: Mapping[str, Any] | float, size: int) -> np.ndarray:
+def _costs(packed: Plain | float, size: int) -> np.ndarray:
     """One number for all; places in a list of prices; or eight planes of bytes of the doubles."""
     if not isinstance(packed, Mapping):
         return np.asarray(float(packed))

@@ -10,10 +10,10 @@ import datetime
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 from sordino import evaluation, record
 from sordino.files import write_atomically
+from sordino.plain import Json
 from sordino.verify import chain
 from sordino.verify.verdict import Broken, Check
 
@@ -71,7 +71,7 @@ def _file(file: Path, wanted: object) -> Check:
     return Check(file.name, True, f"{file.name} is as training left it.")
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> Json:
     try:
         held = json.loads(file.read_text())
     except FileNotFoundError:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
+from sordino.plain import Plain
 from sordino.verify.verdict import Broken
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 MANY = 24  # different events from which on loss distributions take more than seconds
 _ORDERS = [1.1, 1.25, 1.5, 1.75, *(2 + x / 4 for x in range(32)), *range(10, 64), 80, 96, 128, 192, 256, 512, 1024]
 _FEW_ORDERS = [1.5, *range(2, 33), 48, 64, 128, 256]
-Row = Mapping[str, Any]
+Row = Plain
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from sordino.attacks.inversion.progress import Progress
 from sordino.attacks.networks import Lesson, learn
 from sordino.errors import BadInput
 from sordino.gradients.flat import Flat
+from sordino.plain import Json
 from sordino.privacy.randomness import SERVER, stream
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ JUDGED = 2000  # test images that the judge is tried on
 JUDGE = Lesson(lr=1e-3, epochs=3, batch=64, held_out=0.1)
 
 
-def class_row(
-    run: Inverted, attack: KedMI, public: str, pictures: bool, progress: Progress, say: Say
-) -> dict[str, Any]:
+def class_row(run: Inverted, attack: KedMI, public: str, pictures: bool, progress: Progress, say: Say) -> Json:
     """The line of KED-MI. Pictures show a private record of each class beside what was drawn for it."""
     victim = Victim.of(run.federation, run.make, run.plan.seed)
     if min(victim.shape[1:]) < 16:

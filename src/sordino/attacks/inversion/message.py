@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,9 +28,12 @@ from sordino.federation.sampling import Draws
 from sordino.federation.server import Arrays, ServerOptimizer
 from sordino.federation.sizes import PublicSizes
 from sordino.methods import RuleContext
+from sordino.plain import Json
 from sordino.plan import Plan
 from sordino.privacy import events
+from sordino.privacy.ledger import Ledger
 from sordino.privacy.vocabulary import Observer, Relation
+from sordino.rules.base import Rule
 from sordino.schemes import settle
 from sordino.schemes.client import ClientUpdate
 from sordino.schemes.epochs import EpochRelease
@@ -130,7 +133,7 @@ def _population(federation: Federation, client: int, records: np.ndarray, others
 
 def _plan(plan: Plan, clients: int) -> Plan:
     """The plan for one round in which all of them take part."""
-    changes: dict[str, Any] = {"clients": clients, "cohort": None, "sampling": "none", "survivors": None, "canaries": 0}
+    changes: Json = {"clients": clients, "cohort": None, "sampling": "none", "survivors": None, "canaries": 0}
     if plan.method_spec.scheme is not None:  # budgets are the client's own: as many rounds as it is drawn for
         changes["rounds"] = max(1, math.ceil(plan.rounds * plan.cohort_size / plan.clients))
     return plan.replace(**changes, relation=None)
@@ -147,7 +150,7 @@ def _terms(plan: Plan, alone: Plan, federation: Federation, group: Federation, r
 
 
 class _Charged(Uncharged):
-    def granted(self, *_: Any) -> None:
+    def granted(self, *_: object) -> None:
         return None
 
 
@@ -160,16 +163,18 @@ class _Spy:
     def init(self, size: int) -> Arrays:
         return self.inner.init(size)
 
-    def step(self, theta: np.ndarray, mean: np.ndarray, state: Arrays, *how: Any) -> tuple[np.ndarray, Arrays]:
+    def step(
+        self, theta: np.ndarray, mean: np.ndarray, state: Arrays, bound: float | None = None, factor: float = 1.0
+    ) -> tuple[np.ndarray, Arrays]:
         self.mean = np.asarray(mean, np.float64)
-        return self.inner.step(theta, mean, state, *how)
+        return self.inner.step(theta, mean, state, bound, factor)
 
 
 def _one_round(
-    terms: Terms, rule: Any, engine: InProcess, work: Any, theta: np.ndarray, round: int
+    terms: Terms, rule: Rule, engine: InProcess, work: Any, theta: np.ndarray, round: int
 ) -> tuple[np.ndarray, float | None, float]:
     """The mean that the server receives, the bound and the multiplier."""
-    ledger: Any = _Charged()
+    ledger = cast(Ledger, _Charged())
     rounds: Any = terms.scheme.rounds(Context(terms, rule, engine, work, ledger, Draws(terms.plan)))
     spy = _Spy(rounds.optimizer)
     rounds.optimizer = spy
@@ -190,7 +195,7 @@ def _as_seen(
     others: bool,
     records: int,
 ) -> ObservedMessage:
-    common: dict[str, Any] = {
+    common: Json = {
         "theta": theta, "batch": group.examples if others else records, "bound": bound, "multiplier": multiplier or None,
         "defence": plan.defence or "",
     }  # fmt: skip
@@ -235,7 +240,7 @@ def undefended(plan: Plan) -> Plan:
     )  # fmt: skip
 
 
-def released(plan: Plan, federation: Federation) -> tuple[Any, Relation] | None:
+def released(plan: Plan, federation: Federation) -> tuple[events.Event, Relation] | None:
     """The event of the whole run and its relation, for the reconstruction bound; None where nothing is proven as one event."""
     if not plan.private or plan.method_spec.scheme is not None:
         return None
@@ -243,7 +248,7 @@ def released(plan: Plan, federation: Federation) -> tuple[Any, Relation] | None:
     return (terms.total, terms.relation) if terms.proven else None
 
 
-def one_message(plan: Plan, seen: ObservedMessage, proven: bool) -> Any:
+def one_message(plan: Plan, seen: ObservedMessage, proven: bool) -> events.Event | None:
     """The event of this one message for a record that is known to be in it; None where it carries no noise or the run is not `proven`.
 
     A run's event counts on records (or clients) being drawn in secret. The attacked message is of a round in which they were drawn.

@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from sordino.attacks.inversion.pictures import encoded
 from sordino.attacks.inversion.progress import Progress
 from sordino.attacks.table import Entry
 from sordino.errors import BadInput, one_of, whole
+from sordino.plain import Json
 from sordino.plan import Plan
 from sordino.privacy.randomness import SERVER, stream
 
@@ -63,8 +64,8 @@ class InversionSettings:
         for one in self.models:
             one_of(MODELS, models=one)
 
-    def changes(self, one: Entry, adaptive: bool = False) -> dict[str, Any]:
-        own: dict[str, Any] = {"seed": self.seed}
+    def changes(self, one: Entry, adaptive: bool = False) -> Json:
+        own: Json = {"seed": self.seed}
         if adaptive:
             own["adaptive"] = True
         if self.steps is not None:
@@ -88,10 +89,10 @@ class Inverted:
 
 def invert(
     run: Inverted, folder: Path, chosen: Sequence[Entry], settings: InversionSettings, say: Say = lambda *_: None
-) -> dict[str, Any]:
+) -> Json:
     """The table of these attacks as plain data, also kept in `folder`."""
     kept = {} if settings.fresh else {line.get("key"): line for line in _read(folder).get("results", [])}
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     refused: list[dict[str, str]] = []
     study = _Study(run, folder, settings, say)
     for one in chosen:
@@ -139,7 +140,7 @@ class _Study:
         self.run, self.folder, self.settings, self.say = run, folder, settings, say
         self._ceiling: tuple[float, float] | None = None
 
-    def line(self, one: Entry, model: str, key: str, adaptive: bool) -> dict[str, Any]:
+    def line(self, one: Entry, model: str, key: str, adaptive: bool) -> Json:
         if one.name == "ked-mi":
             inversion = KedMI(**{**one.options, **self.settings.changes(one)})
             progress = Progress(self.folder / "attack" / "inversion" / f"{key}-classes.safetensors")
@@ -151,7 +152,7 @@ class _Study:
             raise BadInput(why)
         here = self._attacked(self.run.plan, attack, victim, model, key)
         control = self._control(attack, victim, model, key)
-        row: dict[str, Any] = {"kind": "inversion", "attack": one.name, "model": model, "batch": self.settings.batch}
+        row: Json = {"kind": "inversion", "attack": one.name, "model": model, "batch": self.settings.batch}
         row |= {"defence": self.run.plan.defence, "adaptive": adaptive}
         row |= metrics.average(here.found).to_json()
         row |= {"images": [each.to_json() for each in here.found], "window": metrics.window(victim.shape)}
@@ -244,7 +245,7 @@ class _Study:
         return self._ceiling
 
 
-def verdict(rows: Sequence[dict[str, Any]]) -> str:
+def verdict(rows: Sequence[Json]) -> str:
     """What the table as a whole may be quoted for."""
     said = [row for row in rows if row.get("informative") is not None]
     if not said:
@@ -257,7 +258,7 @@ def verdict(rows: Sequence[dict[str, Any]]) -> str:
     return "Every attack succeeds without the defence, so the table tells about it."
 
 
-def _notes(row: dict[str, Any]) -> list[str]:
+def _notes(row: Json) -> list[str]:
     said = []
     if row["informative"] is False:
         said.append(
@@ -276,7 +277,7 @@ def _line_key(run: Inverted, one: Entry, model: str, settings: InversionSettings
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read(folder: Path) -> Json:
     try:
         found = json.loads((folder / "inversion.json").read_text())
     except (OSError, ValueError):
@@ -284,7 +285,7 @@ def _read(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _merged(folder: Path, rows: list[dict[str, Any]], refused: list[dict[str, str]]) -> dict[str, Any]:
+def _merged(folder: Path, rows: list[Json], refused: list[dict[str, str]]) -> Json:
     """What is kept, with these lines in place of older ones of the same attack, model and batch."""
     place = lambda row: (row["attack"], row.get("model"), row.get("batch"), row.get("adaptive", False))  # noqa: E731
     here = {place(row) for row in rows}
@@ -292,7 +293,7 @@ def _merged(folder: Path, rows: list[dict[str, Any]], refused: list[dict[str, st
     return {"run": str(folder), "results": [*rows, *older], "refused": refused}
 
 
-def _write(folder: Path, table: dict[str, Any]) -> None:
+def _write(folder: Path, table: Json) -> None:
     from sordino.federation.checkpoint import write_atomically
 
     write_atomically(folder / "inversion.json", (json.dumps(table, indent=2) + "\n").encode())

@@ -20,7 +20,6 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -39,6 +38,7 @@ from sordino.engines.flower.policy import Policy, Refused
 from sordino.engines.flower.seals import HolderSeal
 from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.files import write_atomically
+from sordino.plain import Json
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Observer
 from sordino.rules.query import is_raw
@@ -161,7 +161,7 @@ class Holder:
         log.info("enrolled in run %s: %s, epsilon %.4g", run, terms.plan.method, terms.spent.epsilon)
         return Message("enrolled", {"epsilon": terms.spent.epsilon if terms.proven else None})
 
-    def _agreeable(self, asked: Message) -> tuple[str, dict[str, Any], Terms]:
+    def _agreeable(self, asked: Message) -> tuple[str, Json, Terms]:
         """A run and its terms, if the policy allows them."""
         run, plain = asked.get("run", str), {k: asked.get(k, dict) for k in ("plan", "facts")}
         plain |= {"names": asked.get("names", list), "certificates": asked.get("certificates", dict)}
@@ -196,7 +196,7 @@ class Holder:
             log.error("the records do not fit the schema: %s", wrong)
             raise Refused("the records here do not fit the schema of the run; the holder's log says where.") from None
 
-    def _begin(self, run: str, plain: dict[str, Any]) -> HolderRun:
+    def _begin(self, run: str, plain: Json) -> HolderRun:
         if run in self._runs:
             return self._runs[run]
         plan, facts, names = Plan.from_json(plain["plan"]), Facts.from_json(plain["facts"]), plain["names"]

@@ -6,9 +6,8 @@ To the rest of the library both look like any other `Federation`, so clients' wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from sordino.data.dataset import Normalise
 from sordino.data.schema import CLASSIFICATION, Schema
 from sordino.errors import BadInput, whole
 from sordino.federation.population import Federation
+from sordino.plain import Plain
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Facts:
         }
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Facts:
+    def from_json(cls, plain: Plain) -> Facts:
         normalise, schema = plain["normalise"], plain["schema"]
         return cls(
             str(plain["name"]),

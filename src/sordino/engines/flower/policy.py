@@ -22,11 +22,11 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sordino.errors import BadInput, SordinoError, between, one_of, positive, whole
 from sordino.methods import METHODS
 from sordino.own_code import is_reference, source_hash
+from sordino.plain import Json
 from sordino.privacy.vocabulary import Noise, Observer, Unit, Variant
 from sordino.schemes.terms import Terms
 
@@ -74,7 +74,7 @@ class Policy:
     @classmethod
     def load(cls, path: str | Path) -> Policy:
         try:
-            plain: dict[str, Any] = tomllib.loads(Path(path).read_text())
+            plain: Json = tomllib.loads(Path(path).read_text())
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise BadInput(f"the policy {str(path)!r} cannot be read: {error}.") from None
         known = {f.name for f in dataclasses.fields(cls)}

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from sordino.errors import BadInput
+from sordino.plain import Json, Plain
 from sordino.privacy import bounds
 from sordino.privacy.mechanisms import FixedPoint
 from sordino.rules import query
@@ -44,7 +45,7 @@ class Message:
     """One message, either way."""
 
     kind: str
-    head: dict[str, Any] = field(default_factory=dict)
+    head: Json = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
     def but(self, **head: object) -> Message:
@@ -130,7 +131,7 @@ def request_to_plain(request: Request) -> tuple[dict[str, object], dict[str, np.
     return head, arrays
 
 
-def request_from_plain(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Request:
+def request_from_plain(head: Plain, arrays: Mapping[str, np.ndarray]) -> Request:
     try:
         fields = dict(head)
         whole = all(isinstance(fields[name], int) and not isinstance(fields[name], bool) for name in ("round", "step"))
@@ -197,7 +198,7 @@ def query_to_json(asked: query.Query | None) -> dict[str, object] | None:
     return {"kind": type(asked).__name__, **dataclasses.asdict(asked)}  # type: ignore[call-overload]
 
 
-def query_from_json(plain: Mapping[str, Any] | None) -> query.Query | None:
+def query_from_json(plain: Plain | None) -> query.Query | None:
     if plain is None:
         return None
     fields = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items() if k != "kind"}

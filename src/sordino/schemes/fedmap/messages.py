@@ -6,25 +6,25 @@ Everything in them is released or public; see `sordino.schemes.fedmap.client`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from sordino.errors import BadInput
+from sordino.plain import Json, Plain
 from sordino.schemes.fedmap.client import ClientState, ClientTask, Report
 from sordino.schemes.fedmap.published import RawReport
 
-Plain = tuple[dict[str, Any], dict[str, np.ndarray]]
+Parts = tuple[Json, dict[str, np.ndarray]]
 _SUMS = ("bound", "purse", "granted", "spent", "turns")
 
 
-def task_to_plain(task: ClientTask) -> Plain:
+def task_to_plain(task: ClientTask) -> Parts:
     own, arrays = state_to_plain(task.own)
     said = {"client": task.client, "purse": task.purse, "later": task.later, "turns": task.turns, "own": own}
     return said, arrays
 
 
-def task_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ClientTask:
+def task_from_plain(said: Plain, arrays: Mapping[str, np.ndarray]) -> ClientTask:
     try:
         own = state_from_plain(said["own"], arrays)
         return ClientTask(int(said["client"]), float(said["purse"]), float(said["later"]), int(said["turns"]), own)
@@ -32,7 +32,7 @@ def task_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -
         raise BadInput("a task cannot be read: both sides need the same version.") from None
 
 
-def report_to_plain(report: Report | RawReport) -> Plain:
+def report_to_plain(report: Report | RawReport) -> Parts:
     own, arrays = state_to_plain(report.own)
     said: dict[str, object] = {"client": report.client, "own": own}
     if isinstance(report, Report):
@@ -42,7 +42,7 @@ def report_to_plain(report: Report | RawReport) -> Plain:
     return said, arrays
 
 
-def report_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Report | RawReport:
+def report_from_plain(said: Plain, arrays: Mapping[str, np.ndarray]) -> Report | RawReport:
     try:
         client, own = int(said["client"]), state_from_plain(said["own"], arrays)
         if "sigma" in said:
@@ -52,13 +52,13 @@ def report_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray])
         raise BadInput("a report cannot be read: both sides need the same version.") from None
 
 
-def state_to_plain(own: ClientState) -> Plain:
+def state_to_plain(own: ClientState) -> Parts:
     said = {name: getattr(own, name) for name in _SUMS} | {"width": own.rows.shape[1]}
     arrays = {"own.net": own.net.astype(np.float32), "own.rows": own.rows.astype(np.float32).reshape(-1)}
     return said, {name: array for name, array in arrays.items() if array.size}
 
 
-def state_from_plain(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ClientState:
+def state_from_plain(said: Plain, arrays: Mapping[str, np.ndarray]) -> ClientState:
     none = np.zeros(0, np.float32)
     rows = arrays.get("own.rows", none).reshape(-1, int(said["width"]))
     sums = {name: (int if name == "turns" else float)(said[name]) for name in _SUMS}

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from torch.nn import functional as F
 
 from sordino.clients.threads import one_thread
 from sordino.errors import BadInput, positive, whole
+from sordino.plain import Json
 from sordino.privacy.randomness import stream
 from sordino.schemes.fedmap.metanet import bert, synthetic
 from sordino.schemes.fedmap.metanet.features import CERTIFIED, NAMES, PUBLISHED
@@ -65,7 +65,7 @@ class Outcome:
     """The two controllers, on one encoder, and what is known about them."""
 
     nets: dict[str, MetaNet]
-    facts: dict[str, Any]
+    facts: Json
 
 
 def pretrain(settings: Settings, backbone: str | Path | None = None, tell: Tell | None = None) -> Outcome:
