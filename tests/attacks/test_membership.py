@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attacks.by_heart import make, plan
+from sordino import Plan
 from sordino.attacks import networks
 from sordino.attacks.game import Game, Reach
 from sordino.attacks.membership.quantile import Quantile
@@ -130,5 +131,8 @@ def test_learning_keeps_the_best_epoch():
     assert ((networks.answer(network, [x])[:, 0] > 0) == y).mean() > 0.95
 
 
-def test_plans_of_runs_under_attack_are_untouched(target):
-    assert target.plan == plan() and Reach.QUERIES in entry("rf").build().reach
+def test_plans_of_runs_under_attack_are_untouched(target, heart):
+    recorded = Plan.load(heart[0] / "plan.toml")
+    assert target.plan == recorded and Reach.QUERIES in entry("rf").build().reach
+    names = ("data", "partition", "model", "classes")  # recorded as they were given: in Python
+    assert recorded == plan().replace(**{name: getattr(recorded, name) for name in names})

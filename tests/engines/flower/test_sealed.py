@@ -267,8 +267,8 @@ def test_an_update_that_ran_away_spoils_no_round(hall, tmp_path, monkeypatch):
 
     start = HolderRun._start_work
 
-    def wild(self):
-        start(self)
+    def wild(self, part):
+        start(self, part)
         if self.me == 1:
             load, flats = self.site.flat.load, self.site.flat
 

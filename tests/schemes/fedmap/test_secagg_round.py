@@ -84,7 +84,7 @@ def test_what_is_charged_is_public_and_covers_what_is_granted(linear, tmp_path, 
 
 def test_purses_beyond_the_charge_are_refused(linear, tmp_path, monkeypatch):
     monkeypatch.setattr("sordino.schemes.fedmap.allocation.GENEROUS", 2.5)
-    with pytest.raises(NotPrivate, match="come to more than it is charged"):
+    with pytest.raises(NotPrivate, match="add up to more than it is charged"):
         run(linear, tmp_path / "run")
 
 
