@@ -73,7 +73,10 @@ def test_every_scheme_settles_plays_and_verifies(scheme, tmp_path):
         assert [(grant.round, grant.step) for grant in ledger][:2] == [(0, 0), (1, 0)]
     verdict = check(tmp_path / "run")
     assert all(one.ok is not False for one in verdict.checks), verdict
-    assert "mean and the mean square" in (tmp_path / "run" / "statement.txt").read_text().replace("\n     ", " ")
+    said = (tmp_path / "run" / "statement.txt").read_text().replace("\n     ", " ")
+    assert "mean and the mean square" in said
+    shared = result.terms.scheme.noise == "shares"
+    assert (f"is divided among {prelude.survivors(result.terms)} of the" in said) == shared
     assert "Released before round 1" in (tmp_path / "run" / "report.html").read_text()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from sordino.privacy.statement import Statement, assumptions
-from sordino.privacy.vocabulary import Unit
+from sordino.privacy.vocabulary import Noise, Unit
+from sordino.schemes import prelude
 from sordino.schemes.round import TrainState
 from sordino.schemes.terms import Terms
 
@@ -75,6 +76,12 @@ def _prelude(terms: Terms) -> tuple[str, ...]:
         how = f"multiplier {z:.4g}, every {who} once, no sampling" if z else "without noise"
         counted = "; its cost is part of the epsilon above" if terms.proven else ""
         said.append(f"{name}: one release, {how}{counted}.")
+    if terms.plan.private and terms.scheme.noise == Noise.SHARES:
+        needed = prelude.survivors(terms)
+        said.append(
+            f"The noise of these releases is divided among {needed} of the {terms.plan.clients} clients: at least so many must add "
+            "their share and collude with no one."
+        )
     return tuple(said)
 
 
