@@ -2,6 +2,8 @@
 
     python benchmarks/inversion.py table --full --page                    defence x attack on CIFAR-10, batches of 1 and 4
     python benchmarks/inversion.py table --small --data cifar10,mnist     few steps: only to see that all of it runs
+    python benchmarks/inversion.py table --attack ig --batch 1            some of the lines
+    python benchmarks/inversion.py table --kept --page                    the lines that are there; nothing is attacked
     python benchmarks/inversion.py classes --full --page                  KED-MI
     python benchmarks/inversion.py speed --page
 
@@ -18,7 +20,7 @@ from typing import Any
 
 from inversion_classes import STUDIES, by_class, classes
 from inversion_speed import by_speed, speed
-from inversion_table import DEFENCES, by_defence, run
+from inversion_table import ATTACKS, BATCHES, DEFENCES, by_defence, kept, lines, run
 from page import fill
 
 
@@ -31,6 +33,9 @@ def main() -> None:
     parser.add_argument("--out", default="runs/inversion")
     parser.add_argument("--data", default=None, help="data sets; table: cifar10; classes: mnist,cifar10")
     parser.add_argument("--defence", default=",".join(DEFENCES), help="which; none is the control of the others")
+    parser.add_argument("--attack", default=",".join(ATTACKS))
+    parser.add_argument("--batch", default=",".join(map(str, BATCHES)))
+    parser.add_argument("--kept", action="store_true", help="print the lines that are there, and attack nothing")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", action="store_true", help="put the tables on docs/attacks.md")
     args = parser.parse_args()
@@ -44,9 +49,17 @@ def main() -> None:
         found = [kept_classes(name, out, args.small) for name in (args.data or ",".join(STUDIES)).split(",")]
         tables = {"inversion classes": by_class(found)}
     else:
-        rows = {
-            name: run(name, args.defence.split(","), out, args.small) for name in (args.data or "cifar10").split(",")
-        }
+        names, batches = (args.data or "cifar10").split(","), [int(word) for word in args.batch.split(",")]
+        wanted = [
+            line
+            for name in names
+            for line in lines(name)
+            if line.defence in args.defence.split(",")
+            and line.attack in args.attack.split(",")
+            and line.batch in batches
+        ]
+        run([] if args.kept else wanted, out, args.small)
+        rows = {name: kept(name, out) for name in names}
         found = [row for part in rows.values() for row in part]
         tables = {f"inversion {name}": by_defence(part) for name, part in rows.items()}
     texts = {name: "\n".join(table) for name, table in tables.items()}

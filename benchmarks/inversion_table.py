@@ -44,6 +44,7 @@ DEFENCES: dict[str, dict[str, Any]] = {
     "adact": {"method": "adact", "unit": "example", "observer": "secagg-server", "epsilon": 8.0},
 }
 NETWORKS = {"cifar10": "cnn-cifar", "cifar100": "cnn-cifar", "svhn": "cnn-cifar"}  # of ig and gi; else cnn-mnist
+BATCHES = (1, 4)
 ATTACKS: dict[str, MessageAttack] = {"dlg": DLG(), "ig": IG(), "gi": GI()}
 
 
@@ -66,25 +67,32 @@ class Line:
         return f"{self.data}-{self.defence}-{self.attack}-{self.batch}" + ("-adaptive" if self.adaptive else "")
 
 
-def lines(data: str, defences: list[str]) -> Iterator[Line]:
-    for defence in defences:
-        for adaptive in (False, True) if "defence" in DEFENCES[defence] else (False,):
-            for batch in (1, 4):
+def lines(data: str) -> Iterator[Line]:
+    for defence, settings in DEFENCES.items():
+        for adaptive in (False, True) if "defence" in settings else (False,):
+            for batch in BATCHES:
                 for attack in ATTACKS:
                     yield Line(data, defence, attack, batch, adaptive)
 
 
-def run(data: str, defences: list[str], out: Path, small: bool) -> list[dict[str, Any]]:
-    """Lines that are there are taken; an attack that was interrupted goes on where it was."""
-    federation = Federation.from_dataset(data, partition="iid", clients=CLIENTS, seed=0)
-    wanted = list(lines(data, defences))
+def run(wanted: list[Line], out: Path, small: bool) -> None:
+    """Lines that are there are not attacked again; an attack that was interrupted goes on where it was."""
+    federations: dict[str, Federation] = {}
     for line in sorted(wanted, key=lambda line: line.batch):
+        if line.data not in federations:
+            federations[line.data] = Federation.from_dataset(line.data, partition="iid", clients=CLIENTS, seed=0)
+        federation = federations[line.data]
         path = out / f"{line.name}.json"
         if not path.exists():
             print(f"{time.strftime('%H:%M:%S')} {line.name}", file=sys.stderr, flush=True)
             row = attacked(line, federation, out, small)
             path.write_text(json.dumps(row))
-    return [json.loads((out / f"{line.name}.json").read_text()) for line in wanted]
+
+
+def kept(data: str, out: Path) -> list[dict[str, Any]]:
+    """The lines of a data set that are there, in the order of the table."""
+    paths = [out / f"{line.name}.json" for line in lines(data)]
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
 
 
 def attacked(line: Line, federation: Federation, out: Path, small: bool) -> dict[str, Any]:

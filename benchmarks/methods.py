@@ -3,6 +3,7 @@
     python benchmarks/methods.py --small     a linear model on a tenth of the data: minutes
     python benchmarks/methods.py             the papers' networks on all of it: hours
     python benchmarks/methods.py --adam ...  the server takes Adam's steps, whose length does not follow the bound
+    python benchmarks/methods.py --recipe --data forda watch mnist   networks, rounds and rates of `sordino train`, all of the data
 
 Every method runs certified, in both units, at epsilon 1, 2, 4 and 8, over three seeds, on Fashion-MNIST and CIFAR-10, with the
 same rounds, batches and learning rates within a unit; nothing is tuned per method. The baseline is a fixed bound of 1, as
@@ -23,6 +24,7 @@ import numpy as np
 from page import DOCS, fill
 
 from sordino import EngineOptions, Federation, Plan, train
+from sordino.assembly import plan_for
 from sordino.data.sets import load
 from sordino.methods import METHODS
 from sordino.models import build
@@ -30,6 +32,7 @@ from sordino.models import build
 HERE = Path(__file__).parent
 SEEDS, EPSILONS = (0, 1, 2), (1.0, 2.0, 4.0, 8.0)
 NAMES = [name for name, method in METHODS.items() if method.private and name != "fedmap"]
+VARIANTS: dict[str, tuple[str, dict[str, float]]] = {"adact, tau 0.5": ("adact", {"tau": 0.5})}  # the paper's quantile
 FIXED = {"fixed 0.1": 0.1, "fixed 0.3": 0.3, "fixed 3": 3.0}  # dp-fedavg is "fixed 1"
 UNITS = {
     "example": {
@@ -58,19 +61,25 @@ def federation(data: str, clients: int, part: float, seed: int) -> Federation:
     return Federation.from_dataset(replace(made, x=made.x[keep], y=made.y[keep]), "dirichlet", clients, 1.0, seed)
 
 
-def run(data: str, unit: str, name: str, epsilon: float, seed: int, small: bool, adam: bool) -> dict:
+def run(data: str, unit: str, name: str, epsilon: float, seed: int, small: bool, adam: bool, recipe: bool) -> dict:
     settings: dict = UNITS[unit] | (ADAM[unit] if adam else {})
     method = name
     if name in FIXED:
         method, settings["bound"] = "dp-fedavg", FIXED[name]
+    if name in VARIANTS:
+        method, settings["options"] = VARIANTS[name]
     if unit == "client" and small:
         settings |= {"clients": 300, "cohort": 60, "batch_size": 10}
     population = federation(data, settings["clients"], 0.1 if small else 1.0, seed)
-    rounds = 60 if small else 300
-    plan = Plan(
-        data=data, method=method, unit=unit, epsilon=epsilon, rounds=rounds, seed=seed, model="linear", **settings
-    )
-    network = "linear" if small else {"fashion-mnist": "cnn-mnist", "cifar10": "cnn-cifar"}[data]
+    rounds, network = 60 if small else 300, "linear" if small else {"cifar10": "cnn-cifar"}.get(data, "cnn-mnist")
+    if recipe:
+        own = {key: settings[key] for key in ("bound", "options") if key in settings}
+        plan = plan_for(population, unit=unit, observer="public", epsilon=epsilon, seed=seed, method=method, **own)
+        rounds, network = plan.rounds, plan.model
+    else:
+        plan = Plan(
+            data=data, method=method, unit=unit, epsilon=epsilon, rounds=rounds, seed=seed, model="linear", **settings
+        )
     model = build(network, population.input_shape, population.classes, seed)
     with tempfile.TemporaryDirectory() as folder:
         speed = EngineOptions(evaluate_every=max(1, rounds // 10), checkpoint_every=rounds)
@@ -206,16 +215,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--adam", action="store_true")
+    parser.add_argument("--recipe", action="store_true")
     parser.add_argument("--page", action="store_true", help="put tables and curves on docs/methods.md")
     parser.add_argument("--data", nargs="+", default=["fashion-mnist", "cifar10"])
     parser.add_argument("--units", nargs="+", default=list(UNITS))
-    parser.add_argument("--methods", nargs="+", default=[*NAMES, *FIXED])
+    parser.add_argument("--methods", nargs="+", default=[*NAMES, *VARIANTS, *FIXED])
     parser.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     args = parser.parse_args()
     results = HERE / "results"
     results.mkdir(exist_ok=True)
-    path = results / f"methods{'-small' if args.small else ''}{'-adam' if args.adam else ''}.json"
+    path = (
+        results
+        / f"methods{'-small' if args.small else ''}{'-adam' if args.adam else ''}{'-recipe' if args.recipe else ''}.json"
+    )
     rows = json.loads(path.read_text()) if path.exists() else []
     done = {(r["data"], r["unit"], r["method"], r["epsilon"], r["seed"]) for r in rows}
     wanted = [
@@ -229,7 +242,7 @@ def main() -> None:
     for i, key in enumerate(wanted):
         if key in done:
             continue
-        row = run(*key, small=args.small, adam=args.adam)
+        row = run(*key, small=args.small, adam=args.adam, recipe=args.recipe)
         rows.append(row)
         path.write_text(json.dumps(rows))
         print(f"{i + 1}/{len(wanted)} {' '.join(map(str, key))}: {row['accuracy']:.3f}", file=sys.stderr, flush=True)

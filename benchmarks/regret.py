@@ -3,7 +3,8 @@
     python benchmarks/regret.py --small              digits at epsilon 4, four configurations: a minute
     python benchmarks/regret.py                      all cells, three seeds; goes on where it was cut off
     python benchmarks/regret.py --data digits watch  some of them
-    python benchmarks/regret.py --page               put the table on docs/regret.md
+    python benchmarks/regret.py --wrong-start        adaptive methods from first bounds a thousand times too small and too large
+    python benchmarks/regret.py --page               put the tables on docs/regret.md
 
 A cell is a data set, a unit and an epsilon. The recipe runs with nothing given but these, as `sordino train` would. The oracle is
 the best of 24 configurations of a fixed bound (3 bounds x 4 rates x 2 numbers of rounds at the same number of passes) with the
@@ -129,7 +130,7 @@ class Book:
             federation = population(what, seed)
             plan = recipe(federation, what, epsilon, seed)
             if config is not None:
-                plan = plan.replace(method="dp-fedavg", **config)
+                plan = plan.replace(**{"method": "dp-fedavg", **config})
             row["accuracy"], row["proven"] = run(federation, plan)
             row |= {"seconds": round(time.perf_counter() - began, 1), "model": plan.model, "rounds": plan.rounds}
             self.path.parent.mkdir(exist_ok=True)
@@ -164,7 +165,7 @@ def cells(rows: list[dict]) -> list[dict]:
             mine = {r["seed"]: r["accuracy"] for r in here if r["config"] is None}
             runs: dict[str, dict[int, float]] = {}
             for r in here:
-                if r["config"] is not None:
+                if r["config"] is not None and "method" not in r["config"]:
                     runs.setdefault(json.dumps(r["config"], sort_keys=True), {})[r["seed"]] = r["accuracy"]
             whole = {config: by for config, by in runs.items() if set(by) == set(mine)}
             if not mine or not whole:
@@ -181,6 +182,27 @@ def cells(rows: list[dict]) -> list[dict]:
             one["spread"] = float(np.std(list(mine.values())))
             found.append(one | {"model": here[0]["model"], "regret": one["oracle"] - one["recipe"]})
     return found
+
+
+ADAPTIVE = ("adact", "quantile", "dp-fedacn", "dp-fedagnc", "geyer", "dp-fedavg")  # the last one does not adapt
+STARTS = (1e-3, 1.0, 1e3)
+
+
+def starts(rows: list[dict]) -> str:
+    """Accuracy by method and first bound, on the first seed."""
+    lines = ["| data | epsilon | method | " + " | ".join(f"first bound {b:g}" for b in STARTS) + " | lost at most |"]
+    lines.append("|---" * (len(STARTS) + 4) + "|")
+    found = {Book.key(r): r["accuracy"] for r in rows}
+    for setting, epsilon in dict.fromkeys((r["setting"], r["epsilon"]) for r in rows):
+        for method in ADAPTIVE:
+            row = {"setting": setting, "epsilon": epsilon, "seed": 0}
+            keys = [Book.key(row | {"config": {"method": method, "bound": bound}}) for bound in STARTS]
+            if all(key in found for key in keys):
+                values = [100 * found[key] for key in keys]
+                cells_ = " | ".join(f"{value:.1f}" for value in values)
+                lost = max(0.0, values[1] - min(values))
+                lines.append(f"| {SETTINGS[setting].name} | {epsilon:g} | {method} | {cells_} | {lost:.1f} |")
+    return "\n".join(lines)
 
 
 def table(found: list[dict]) -> str:
@@ -210,11 +232,16 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--wrong-start", action="store_true")
     parser.add_argument("--page", action="store_true", help="only put the table of what there is on docs/regret.md")
     args = parser.parse_args()
     book = Book(args.results)
     if args.small:
         fill_cell(book, "digits", 4.0, (0,), small=True)
+    elif args.wrong_start:
+        for name, epsilon in [(name, epsilon) for name in args.data for epsilon in args.epsilons]:
+            for config in [{"method": m, "bound": b} for m in ADAPTIVE for b in STARTS]:
+                book.accuracy(name, epsilon, 0, config)
     elif not args.page:
         for name in args.data:
             for epsilon in args.epsilons:
@@ -222,7 +249,9 @@ def main() -> None:
     text = table(cells(book.rows))
     if args.page:
         fill("regret.md", "regret", text)
+        fill("regret.md", "wrong-start", starts(book.rows))
     print(text)
+    print(starts(book.rows))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ LAYERS = (
     ("federation", "evaluation"),
     ("rules", "gradients", "data"),
     ("privacy", "native"),
-    ("files", "machine", "own_code"),
+    ("files", "machine", "own_code", "presets"),
     ("errors", "__init__"),
 )
 

@@ -64,6 +64,25 @@ def test_natural_clients_are_all_taken_unless_fewer_are_asked_for():
     assert resolved(data="chem97", partition="natural", clients=3).clients == 3
 
 
+def test_data_with_natural_clients_is_dealt_out_by_them():
+    """A track section is a client, and so is a role; a plan may ask for something else."""
+    assert resolved(data="rail-simulated").partition == "natural" and resolved(data="rail-simulated").clients == 10
+    assert resolved(data="rail-simulated", partition="dirichlet").partition == "dirichlet"
+    assert resolved(data="mnist").partition == resolved().partition == "dirichlet"
+
+
+def test_a_published_run_is_set_as_its_paper_and_says_where_not():
+    made = resolved(method="adact", variant="published")
+    assert (made.unit, made.observer, made.sampling, made.local_epochs) == ("client", "server", "fixed", 4)
+    assert made.method_spec.departures(made) == ()
+    other = resolved(method="adact", variant="published", unit="example")
+    assert (other.unit, other.observer) == ("example", "secagg-server")
+    said = other.method_spec.departures(other)
+    assert said[0] == "unit is example; the paper has client." and len(said) == 3
+    assert not any("update" in reason for reason in other.method_spec.reasons_in(other))
+    assert resolved(method="adact").method_spec.departures(resolved(method="adact")) == ()
+
+
 def test_a_plan_made_in_python_is_that_of_the_command_line():
     federation = Federation.from_dataset("digits", "dirichlet", 10, 1.0, 0)
     assert plan_for(federation, epsilon=2.0) == resolved(epsilon=2.0)

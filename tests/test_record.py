@@ -64,7 +64,7 @@ def test_a_named_set_and_a_named_model_are_repeated_to_the_last_bit(tmp_path):
 
 
 def test_other_first_weights_are_another_model():
-    model, federation, plan = assemble(Plan(data="digits", clients=4, **QUICK))
+    model, federation, plan = assemble(Plan(data="digits", clients=4, model="linear", **QUICK))
     assert plan.model == "linear"
     from sordino.assembly import as_trained
 

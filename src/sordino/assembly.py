@@ -33,6 +33,7 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
     A server across machines may know the data by name only. It settles what needs no facts; the network follows when all
     data holders have said the shape of their records.
     """
+    given = _with_owners(given)
     data = str(given.get("data", "digits"))
     here = status(data).present != "no" if data in ENTRIES else Path(data).exists()
     return recipes.complete(given, recipes.PublicFacts.of(_named(given)) if here else None)[0]
@@ -52,6 +53,7 @@ def plan_for(federation: Federation, network: nn.Module | None = None, **given: 
 
 def prepare(given: Mapping[str, Any]) -> tuple[nn.Module, Federation, Plan, tuple[Choice, ...]]:
     """The network, the population and the plan of a short command, and what was chosen for it."""
+    given = _with_owners(given)
     federation = _named(given)
     plan, choices = recipes.resolve(given, recipes.PublicFacts.of(federation))
     model, federation, plan = assemble(plan, federation)
@@ -158,6 +160,15 @@ def _nothing_of_tables(plan: Plan) -> None:
             raise BadInput(
                 f"{name} {value!r} is about tables of your own, and {plan.data} is a data set: leave it out."
             )
+
+
+def _with_owners(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Data whose records have owners is dealt out by them, unless a partition was given."""
+    entry = ENTRIES.get(str(given.get("data", "")))
+    if entry is None or not entry.natural or given.get("partition") is not None:
+        return given
+    known = {"clients": entry.owners} if entry.owners and status(entry.name).present == "no" else {}
+    return {**known, **given, "partition": "natural"}
 
 
 def _named(given: Mapping[str, Any]) -> Federation:

@@ -44,9 +44,11 @@ if TYPE_CHECKING:
     from sordino.plan import Plan
 
 BOTH = (Unit.CLIENT, Unit.EXAMPLE)
+# The server adds the mean as it is.
+PLAIN_STEPS: dict[str, tuple[object, ...]] = {"server_optimizer": ("sgd",), "server_lr": (1.0,)}
 # How the papers train. In DP-FedACN's experiments, and AdaCT's, each client clips its whole update and adds its own noise to it.
 AT_CLIENTS: MappingProxyType[str, tuple[object, ...]] = MappingProxyType(
-    {"unit": ("client",), "observer": ("server",), "sampling": ("fixed",), "weights": ("uniform",)}
+    {"unit": ("client",), "observer": ("server",), "sampling": ("fixed",), "weights": ("uniform",)} | PLAIN_STEPS
 )
 AT_SERVER: MappingProxyType[str, tuple[object, ...]] = MappingProxyType({"unit": ("client",), "observer": ("public",)})
 DP_SGD: MappingProxyType[str, tuple[object, ...]] = MappingProxyType(
@@ -288,7 +290,7 @@ TABLE = (
         reasons=geyer.REASONS,
         claim=claims.moments,
         reasons_of=geyer.reasons_of,
-        paper_setting=AT_SERVER | {"sampling": ("fixed",), "weights": ("uniform",)},
+        paper_setting=AT_SERVER | {"sampling": ("fixed",), "weights": ("uniform",)} | PLAIN_STEPS,
     ),
     Method(
         "adaclip",

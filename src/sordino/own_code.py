@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -23,8 +24,7 @@ def load(name: str, what: str) -> object:
     module, _, path = name.partition(":")
     if not module or not path:
         raise BadInput(f"{what} {name!r} must be written package.module:object.")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))
+    _search_here()
     try:
         found: object = importlib.import_module(module)
         for part in path.split("."):
@@ -34,6 +34,27 @@ def load(name: str, what: str) -> object:
             f"{what} {name!r} cannot be loaded ({in_short(error)}); check the module and the name."
         ) from None
     return found
+
+
+def _search_here() -> None:
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+
+
+def source_hash(name: str) -> str | None:
+    """SHA-256 of the source file that ``module:object`` names, found without running it; None if there is no such file.
+
+    Packages around the module are imported on the way: pin code that lies in a module of its own, or trust its package.
+    """
+    _search_here()
+    module = name.partition(":")[0]
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    if found is None or found.origin is None or not Path(found.origin).is_file():
+        return None
+    return hashlib.sha256(Path(found.origin).read_bytes()).hexdigest()
 
 
 def source_digest(name: str) -> str:

@@ -29,7 +29,7 @@ from sordino.schemes.base import RECORD_CANARIES
 
 OPTIMIZERS = ("sgd", "momentum", "adam")
 MECHANISMS = ("gaussian", "laplace")
-PARTITIONS = ("iid", "dirichlet", "shards", "natural")
+PARTITIONS = ("iid", "dirichlet", "dirichlet-mix", "shards", "natural")
 WEIGHTS = ("uniform", "size")
 MOST_ROUNDS = 1_000_000  # more than anyone trains, and few enough to list
 MOST_NOISE = 1e6  # as a multiplier: nothing of a model is left long before, and sums on the grid still have room
@@ -189,6 +189,10 @@ class Plan:
             raise BadInput(
                 f"method {self.method} has no privacy: neither epsilon nor multiplier says anything; leave them out."
             )
+        if self.canaries and self.task != CLASSIFICATION and self.canary in RECORD_CANARIES:
+            raise BadInput(
+                f"canary {self.canary} is a record with a wrong class, and {self.task} has none; use turning or steady."
+            )
         if self.canaries and not self.private:
             raise BadInput(
                 f"method {self.method} has no bound for canaries to reach; use a private method, or canaries 0."
@@ -222,6 +226,11 @@ class Plan:
     @property
     def published(self) -> bool:
         return self.variant == Variant.PUBLISHED
+
+    @property
+    def paper(self) -> str | None:
+        """The method whose paper the run follows, as published; None: it need not."""
+        return self.method if self.published else None
 
     @property
     def private(self) -> bool:

@@ -35,6 +35,7 @@ from sordino.callbacks import (
 )
 from sordino.clients.personal import PersonalModels, coordinates
 from sordino.data.describe import unscaled
+from sordino.data.ingest import NO_TEST
 from sordino.data.schema import CLASSIFICATION
 from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, client_scores, start_engine
 from sordino.engines.client_scores import Spread
@@ -172,13 +173,17 @@ def train(
 
 def _advise(federation: Federation, plan: Plan) -> tuple[str, ...]:
     """What a user should hear before the budget is spent. It looks at public data only."""
-    if plan.preparation is not None:
-        return ()  # it scales
-    said = unscaled(federation.schema, None if federation.test is None else federation.test[0])
-    if said is None:
-        return ()
-    warnings.warn(said, SordinoWarning, stacklevel=3)
-    return (said,)
+    said = []
+    if plan.preparation is None:  # which scales
+        said.append(unscaled(federation.schema, None if federation.test is None else federation.test[0]))
+    if federation.test is None and federation.schema is not None and plan.test != NO_TEST:
+        said.append(
+            "there is no public test set, so nothing will say how good the model is: give one (--test FILE), or say --test none."
+        )
+    told = tuple(sentence for sentence in said if sentence is not None)
+    for sentence in told:
+        warnings.warn(sentence, SordinoWarning, stacklevel=3)
+    return told
 
 
 def _rehearse_statement(terms: Terms, model: nn.Module, federation: Federation) -> None:

@@ -46,3 +46,19 @@ def test_mistakes_are_one_sentence(more, said, capsys, tmp_path, monkeypatch):
     assert main(["metanet", "pretrain", *more]) == 2
     told = capsys.readouterr().err.strip()
     assert said in told and "\n" not in told and "Traceback" not in told
+
+
+def test_the_papers_learning_rate_and_error_can_be_asked_for(tmp_path, capsys):
+    """Adam at 1e-4, and the error of (C, sigma) themselves (equation 5)."""
+    from safetensors import safe_open
+
+    files = [tmp_path / "ours", tmp_path / "paper"]
+    assert main(["metanet", "pretrain", "--out", str(files[0]), *QUICK]) == 0
+    assert main(["metanet", "pretrain", "--out", str(files[1]), "--lr", "1e-4", "--plain-error", *QUICK]) == 0
+    capsys.readouterr()
+    facts = []
+    for file in files:
+        with safe_open(file, "np") as opened:
+            facts.append(json.loads(opened.metadata()["facts"]))
+    assert facts[1]["settings"]["lr"] == 1e-4 and facts[1]["settings"]["logarithms"] is False
+    assert facts[1]["errors"]["published"] != facts[0]["errors"]["published"]

@@ -21,7 +21,7 @@ def ask(capsys, line: str) -> dict:
 
 
 def test_adact_own_setting(capsys):
-    line = "--clients 10 --rounds 30 --epsilon 4 --delta 1e-5 --unit client --dimension 344000"
+    line = "--clients 10 --rounds 30 --epsilon 4 --delta 1e-5 --unit client --dimension 344000 --examples 5000"
     answer = ask(capsys, line)
     assert answer["multiplier"] == pytest.approx(5.92, abs=0.005)
     assert answer["noise_to_bound"] == pytest.approx(347, abs=1)

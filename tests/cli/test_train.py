@@ -81,6 +81,7 @@ def test_a_refused_budget_is_exit_code_3(capsys, tmp_path):
         (["--option", "tua=1"], "no option 'tua'"),
         (["--option", "tau=1.5"], "tau must lie between 0 and 1"),
         (["--method", "fedavg", "--epsilon", "4"], "method fedavg has no privacy"),
+        (["--method", "fedavg", "--without-privacy"], "method fedavg has no privacy already"),
         (["--plan", "/"], "cannot be read (Is a directory)"),
         (["--resume", "somewhere", "--rounds", "50", "--out", "else"], "leave out --rounds, --out"),
         (["--plan", "missing.toml"], "there is no plan file"),
@@ -120,6 +121,32 @@ def test_noise_that_will_drown_the_model_is_said_beforehand(capsys, tmp_path):
     assert code == 0 and err.startswith("sordino: Learning is implausible") and err.count("\n") == 1
     code, _, err = run(capsys, "--rounds", "1", "--engine", "in-process", "--out", str(tmp_path / "well"))
     assert code == 0 and err == ""
+
+
+def test_what_was_chosen_is_printed_with_its_reason(capsys, tmp_path):
+    words = ("--rounds", "2", "--engine", "in-process", "--lr", "0.3", "--out", str(tmp_path / "run"))
+    code, out, _ = run(capsys, *words)
+    assert code == 0 and out.startswith("Chosen     epsilon 4.0: ")
+    head = out[: out.index("PRIVACY STATEMENT")]
+    assert "model std-linear: for pictures of 8 x 8" in head and "batch-size 239: " in head
+    assert "lr 0.3" not in head and "rounds" not in head.replace("last rounds", "")  # what was given is not chosen
+
+
+def test_the_price_of_privacy_is_in_the_report(capsys, tmp_path):
+    words = ("--rounds", "40", "--epsilon", "8", "--engine", "in-process", "--out", str(tmp_path / "run"))
+    code, out, _ = run(capsys, *words, "--price", "--json")
+    said = json.loads(out)
+    assert code == 0 and said["without_privacy"] > 0.95 > said["accuracy"] > 0.5
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "privacy costs" in page and "No epsilon covers this figure" in page and "Majority class" in page
+    assert not list((tmp_path / "run").rglob("twin*"))  # weights that nothing protects are not kept
+
+
+def test_the_twin_has_the_network_of_the_private_run(capsys, tmp_path):
+    words = ("--without-privacy", "--epsilon", "1", "--engine", "in-process", "--json", "--out", str(tmp_path / "run"))
+    code, out, _ = run(capsys, *words)
+    assert code == 0 and json.loads(out)["epsilon"] == "inf" and json.loads(out)["accuracy"] > 0.95
+    assert 'model = "std-linear"' in (tmp_path / "run" / "plan.toml").read_text()
 
 
 def test_scalars_go_into_the_run_folder(capsys, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sordino.data.dataset import Dataset
-from sordino.data.partition import by_shards, dirichlet, iid, natural, split
+from sordino.data.partition import alike, by_shards, dirichlet, dirichlet_mix, iid, natural, split
 from sordino.errors import BadInput
 from sordino.privacy.randomness import stream
 
@@ -82,7 +82,7 @@ def test_natural_owners_by_number_where_they_have_no_names():
 @pytest.mark.parametrize(
     ("partition", "options", "sentence"),
     [
-        ("random", {}, "partition must be one of iid, dirichlet, shards, natural"),
+        ("random", {}, "partition must be one of iid, dirichlet, dirichlet-mix, shards, natural"),
         ("iid", {}, "needs the number of clients"),
         ("iid", {"clients": 0}, "clients must be a whole number"),
         ("iid", {"clients": 11}, "11 clients cannot share the 10 examples of set"),
@@ -99,3 +99,40 @@ def test_refusals(partition, options, sentence):
 def test_more_natural_clients_than_there_are():
     with pytest.raises(BadInput, match="only 2 natural clients, not 3"):
         split(labelled(np.array([0, 1]), groups=np.array([0, 1])), "natural", clients=3)
+
+
+def test_dirichlet_mix_gives_equal_sizes_and_a_mix_for_each_client():
+    """Hsu et al. 2019: sizes differ by one at most; a large alpha gives everyone the mix of the whole, a small one few classes."""
+    labels = np.repeat(np.arange(5), [100, 200, 300, 200, 203])
+    for alpha in (0.01, 1.0, 1e6):
+        parts = dirichlet_mix(labels, 10, alpha, np.random.Generator(np.random.PCG64(1)))
+        assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(labels)))
+        assert {len(part) for part in parts} == {100, 101}
+    shares = np.bincount(labels) / len(labels)
+    mixes = [np.bincount(labels[part], minlength=5) / len(part) for part in parts[:-1]]  # the last takes what is left
+    assert all(np.abs(mix - shares).max() < 0.2 for mix in mixes)
+    few = dirichlet_mix(labels, 10, 0.01, np.random.Generator(np.random.PCG64(1)))
+    assert np.mean([len(np.unique(labels[part])) for part in few]) < 3
+
+
+def test_the_two_dirichlet_partitions_by_name():
+    data = labelled(np.arange(60) % 3)
+    by_class = split(data, "dirichlet", clients=4, alpha=0.3, seed=1).indices
+    by_client = split(data, "dirichlet-mix", clients=4, alpha=0.3, seed=1).indices
+    assert len({len(rows) for rows in by_class}) > 1 and {len(rows) for rows in by_client} == {15}
+
+
+def test_the_test_set_is_dealt_out_with_the_label_shares_of_the_clients():
+    """Client 0 holds three quarters of class 0 and none of class 1: it gets six of the eight test rows of class 0."""
+    labels = np.array([0, 0, 0, 0, 1, 1])
+    held = np.array([0] * 8 + [1] * 4)
+    parts = alike(labels, [np.array([0, 1, 2]), np.array([3, 4, 5])], held, seed=3)
+    assert [np.bincount(held[rows], minlength=2).tolist() for rows in parts] == [[6, 0], [2, 4]]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(12))  # each row is one client's
+    again = alike(labels, [np.array([0, 1, 2]), np.array([3, 4, 5])], held, seed=3)
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again))
+
+
+def test_a_class_that_only_the_test_set_has_is_nobodys():
+    parts = alike(np.array([0, 0]), [np.array([0]), np.array([1])], np.array([0, 0, 1, 1]), seed=0)
+    assert sorted(np.concatenate(parts).tolist()) == [0, 1]

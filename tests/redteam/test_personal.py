@@ -14,8 +14,10 @@ sys.path.append(str(Path(__file__).parents[1] / "engines" / "flower"))
 
 from hall import Hall, toy  # noqa: E402
 
-from sordino import Callback, EngineOptions, Federation, Plan, train  # noqa: E402
+from sordino import BadInput, Callback, EngineOptions, Federation, Plan, train  # noqa: E402
 from sordino.engines.flower import wire  # noqa: E402
+from sordino.schemes.client import Client  # noqa: E402
+from sordino.schemes.plain import Plain  # noqa: E402
 
 BARE = {
     "data": "toy", "clients": 3, "method": "fedavg", "variant": "published", "unit": "client", "observer": "public",
@@ -107,6 +109,34 @@ def test_a_neighbours_personal_state_is_not_mixed_up(tmp_path):
         models.save(k, 1, np.full(3, k, np.float32))
     for k in (1, 10, 100):
         assert (models.load(k, 2) == k).all()
+
+
+def test_clients_that_release_by_epoch_keep_no_layers_and_say_so():
+    """They send every coordinate; a plan that promised otherwise would be a lie in the statement."""
+    base = {k: v for k, v in BARE.items() if k != "variant"} | {"method": "noise-gamma", "observer": "server"}
+    with pytest.raises(BadInput, match="here every local epoch makes one"):
+        Plan(**base | {"sampling": "fixed", "multiplier": 1.0, "local_epochs": 2})
+
+
+def test_every_scheme_either_keeps_layers_or_refuses():
+    """A scheme that took `personal` and worked by other clients than `ClientUpdate` would send what it said it keeps."""
+    from sordino.methods import METHODS
+    from sordino.schemes.client import ClientUpdate
+
+    kept = 0
+    for name, method in METHODS.items():
+        for variant in method.variants:
+            for observer in method.towards(variant):
+                noise = {"multiplier": 1.0} if method.private else {}
+                given = {"method": name, "variant": variant, "observer": observer, "local_epochs": 2, **noise}
+                try:
+                    plan = Plan(**{k: v for k, v in BARE.items() if k != "variant"} | given)
+                except BadInput:
+                    continue
+                assert plan.scheme.keeps_personal and issubclass(plan.scheme.work_class, ClientUpdate)
+                assert type(plan.scheme).work in (Client.work, Plain.work), name
+                kept += 1
+    assert kept > 10
 
 
 @pytest.mark.parametrize("observer", ["secagg-server", "server"])

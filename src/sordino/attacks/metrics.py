@@ -9,6 +9,7 @@ interval of Clopper and Pearson (1934).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,6 +111,19 @@ def success_rate(scores: np.ndarray, members: np.ndarray, threshold: float) -> t
     low_out, high_out = clopper_pearson(passes, len(outside), strict)
     rate = (hits / len(inside) + passes / len(outside)) / 2
     return rate, ((low_in + low_out) / 2, (high_in + high_out) / 2)
+
+
+def average_success(
+    rates: Mapping[str, float], attacks: tuple[str, ...] = ("basic", "ml-leaks", "white-box")
+) -> float | None:
+    """AASR (DP-FedACN, table IV): the mean success rate of its three membership attacks; None unless all three were run.
+
+    >>> average_success({"basic": 0.5047, "ml-leaks": 0.5061, "white-box": 0.5138})  # table III, MNIST, epsilon 1: 50.82%
+    0.5082
+    """
+    if not all(name in rates for name in attacks):
+        return None
+    return round(sum(rates[name] for name in attacks) / len(attacks), 12)
 
 
 def best_threshold(scores: np.ndarray, members: np.ndarray) -> float:

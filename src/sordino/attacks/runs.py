@@ -17,13 +17,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from sordino.attacks.metrics import average_success
 from sordino.attacks.protocol import Protocol, deal
 from sordino.attacks.rows import Guarantee, play, private, ranked, with_control
 from sordino.attacks.shadows import Make, Say, quiet
 from sordino.attacks.table import Entry, entry
 from sordino.attacks.target import Target
+from sordino.data.schema import CLASSIFICATION
 from sordino.errors import BadInput, whole
 from sordino.files import write_atomically
 from sordino.plan import Plan
@@ -97,6 +99,7 @@ def attack_run(
         "results": rows,
         "refused": refused,
         "verdict": attacked.verdict(rows),
+        "aasr": average_success({str(row["attack"]): cast(float, row["asr"]) for row in rows}),
         "epsilon": run.guarantee.epsilon if private(run.guarantee) else "inf",
         "delta": run.guarantee.delta,
         "unit_attacked": "example",
@@ -220,6 +223,10 @@ def _assembled(plan: Plan, make: Make | None, federation: Federation | None) -> 
     from sordino.assembly import assemble
     from sordino.models import build
 
+    if plan.task != CLASSIFICATION:
+        raise BadInput(
+            f"attacks look at the classes that a model names, and this run is a {plan.task}; there is none for it yet."
+        )
     if make is not None and federation is not None:
         return plan, make, federation
     if federation is None or plan.model == "auto":
@@ -363,7 +370,8 @@ def control_plan(plan: Plan, examples: int) -> Plan:
     bare: dict[str, Any] = {
         "method": "fedavg", "variant": Variant.PUBLISHED, "mechanism": "gaussian", "options": {}, "unit": Unit.CLIENT,
         "observer": Observer.PUBLIC, "relation": None, "epsilon": None, "multiplier": None, "weights": "size",
-        "weight_cap": None, "canaries": 0, "secure": False, "defence": None, "personal": None,
+        "weight_cap": None, "canaries": 0, "secure": False, "defence": None, "personal": None, "steps": "mean",
+        "lr_schedule": "constant",
     }  # fmt: skip
     if not isinstance(plan.scheme, Pooled):
         return plan.replace(**bare)

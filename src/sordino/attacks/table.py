@@ -114,6 +114,10 @@ TABLE: tuple[Entry, ...] = (
     Entry("ml-leaks", SALEM, PLAN, "ml_leaks:Leaks", models="shadow"),
     *_white_boxes(),
     Entry("shadow-lr", SHOKRI, PLAN, "shadow_lr:ShadowLR", models="shadow"),
+    Entry(
+        "shadow-lr-unseen", SHOKRI, f"{PLAN}; its classifier learns from no record of the classes that are attacked",
+        "shadow_lr:ShadowLR", {"unseen": 0.2}, models="shadow",
+    ),
     Entry("quantile", BERTRAN, "the final model's probabilities, and records in no model", "quantile:Quantile"),
     Entry(
         "quantile-unseen", THAKER, "the same, but no records of the classes that are attacked", "quantile:Quantile",

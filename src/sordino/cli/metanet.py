@@ -12,6 +12,7 @@ from sordino.errors import BadInput
 EXAMPLES = """examples:
   sordino metanet pretrain --out metanet.safetensors                    as the weights that ship with the package
   sordino metanet pretrain --out mine.safetensors --backbone bert-tiny/  a local BERT checkpoint as the encoder
+  sordino metanet pretrain --out paper.safetensors --lr 1e-4 --plain-error --steps 60000    the paper's values
   sordino train --method fedmap --metanet mine.safetensors ...           use them"""
 
 
@@ -32,6 +33,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--sequences", type=int, default=None, help="how many synthetic sequences (default 20000)")
     parser.add_argument("--steps", type=int, default=None, help="the most steps for each controller (default 3000)")
     parser.add_argument("--encoder-steps", type=int, default=None, help="steps for the encoder (default 1000)")
+    parser.add_argument("--lr", type=float, default=None, help="of Adam (default 0.002; the paper's is 0.0001)")
+    plain = (
+        "the published controller's error is of C and sigma themselves, as the paper prints it, and not of logarithms"
+    )
+    parser.add_argument("--plain-error", action="store_true", help=plain)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(func=run)
 
@@ -47,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
         "sequences": args.sequences,
         "most_steps": args.steps,
         "first_steps": args.encoder_steps,
+        "lr": args.lr,
+        "logarithms": False if args.plain_error else None,
     }
     settings = Settings(**{name: value for name, value in given.items() if value is not None})
     out = Path(args.out)
@@ -71,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(told))
     else:
         print(
-            f"{told['parameters']:,} parameters, {told['trained']:,} of them trained; mean squared error of the logarithms "
+            f"{told['parameters']:,} parameters, {told['trained']:,} of them trained; mean squared error "
             f"{told['errors']['certified']:.3f} (certified), {told['errors']['published']:.3f} (published)."
         )
         print(f"{out}: {told['bytes'] / 1e3:.0f} kB, after {told['seconds']} seconds")

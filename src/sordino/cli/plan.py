@@ -7,6 +7,7 @@ import json
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from sordino import presets
 from sordino.cli.numbers import count, number, plain, word
 from sordino.errors import BadInput
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit
@@ -31,6 +32,8 @@ SETS = {
     "forda": (3_601, (1, 500), 2),
     "fordb": (3_636, (1, 500), 2),
     "chem97": (25_771, (4,), 6),
+    "shakespeare": (322_406, (80,), 90),
+    "rail-simulated": (3_471, (1, 512), 3),
 }
 
 
@@ -43,18 +46,19 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--clients", metavar="N", default="10", help="how many clients (default 10)")
+    add("--preset", metavar="NAME", help=f"the setting of a paper's experiment: {', '.join(presets.names())}")
+    add("--clients", metavar="N", help="how many clients (default 10)")
     add("--examples", metavar="N", help="examples held by each client (default: --data dealt out evenly)")
-    add("--data", metavar="NAME", default="digits", help=f"for its public facts: {', '.join(SETS)} (default digits)")
+    add("--data", metavar="NAME", help=f"for its public facts: {', '.join(SETS)} (default digits)")
     add("--cohort", metavar="M", help="clients expected in a round (default all)")
     add("--dimension", metavar="D", help="trained parameters (default: those of --model)")
     add("--model", metavar="NAME", help="network, see `sordino train` (default: what suits the data)")
     add("--rounds", metavar="T", help="rounds (default: those of `sordino train` for the data)")
     add("--epsilon", metavar="E", help="the budget (default 4, unless --multiplier is given)")
-    add("--delta", metavar="D", default="1e-5", help="the probability that the guarantee leaves out (default 1e-5)")
+    add("--delta", metavar="D", help="the probability that the guarantee leaves out (default 1e-5)")
     add("--multiplier", metavar="Z", help="noise over bound, instead of epsilon")
-    add("--unit", metavar="{" + ",".join(Unit) + "}", default="example", help="what is protected (default example)")
-    add("--observer", metavar="{" + ",".join(Observer) + "}", default="secagg-server", help="against whom")
+    add("--unit", metavar="{" + ",".join(Unit) + "}", help="what is protected (default example)")
+    add("--observer", metavar="{" + ",".join(Observer) + "}", help="against whom (default secagg-server)")
     add(
         "--relation",
         metavar="{" + ",".join(Relation) + "}",
@@ -84,8 +88,28 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+# Of a preset, what a forecast is about; the rest of it is for `sordino train`.
+_OF_PRESETS = (
+    "clients", "data", "cohort", "model", "rounds", "epsilon", "delta", "multiplier", "unit", "observer", "relation", "sampling",
+    "batch_size", "local_epochs",
+)  # fmt: skip
+_USUAL = {"clients": "10", "data": "digits", "delta": "1e-5", "unit": "example", "observer": "secagg-server"}
+
+
+def _fill(args: argparse.Namespace) -> None:
+    """Options over the preset over the usual."""
+    preset = presets.read(args.preset) if args.preset else {}
+    if args.multiplier is not None:
+        preset.pop("epsilon", None)
+    for name, value in (_USUAL | {name: str(preset[name]) for name in _OF_PRESETS if name in preset}).items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+
+
 def _setting(args: argparse.Namespace) -> dict[str, Any]:
     from sordino import recipes
+
+    _fill(args)
 
     clients, dimension, examples = count(args, "clients"), count(args, "dimension"), count(args, "examples")
     if args.data not in SETS and (dimension is None or examples is None):
@@ -143,6 +167,7 @@ def to_json(forecast: Forecast) -> dict[str, object]:
         "rounds": s.rounds,
         "releases": forecast.releases,
         "noise_to_bound": forecast.noise_to_bound,
+        "noise_left": forecast.left,
         "verdict": forecast.verdict,
         "plausible": forecast.verdict == "plausible",
         "summary": forecast.summary,
@@ -152,6 +177,7 @@ def to_json(forecast: Forecast) -> dict[str, object]:
                 "text": remedy.text,
                 "options": remedy.options,
                 "noise_to_bound": remedy.noise_to_bound,
+                "noise_left": remedy.left,
                 "reaches": remedy.reaches,
             }
             for remedy in forecast.remedies
@@ -160,6 +186,8 @@ def to_json(forecast: Forecast) -> dict[str, object]:
 
 
 def _text(forecast: Forecast) -> str:
+    from sordino.planning.remedies import PLAUSIBLE
+
     s = forecast.setting
     who = f"{s.members:,} of {s.clients:,} clients a round" if s.members < s.clients else f"{s.clients:,} clients"
     batch = f", batches of {s.batch:,} from {s.records:,} records" if s.unit is Unit.EXAMPLE else ""
@@ -168,14 +196,18 @@ def _text(forecast: Forecast) -> str:
         f"guarantee   epsilon {forecast.epsilon:.4g} at delta {s.delta:g} for each {s.unit}, towards {s.observer} "
         f"({forecast.relation}, {forecast.accountant})",
         f"multiplier  {forecast.multiplier:g}",
-        f"noise       {forecast.noise_to_bound:,.3g} times the bound, on the mean",
+        f"noise       {forecast.noise_to_bound:,.3g} times the bound on a mean; over all rounds {forecast.left:,.3g} times the signal",
         "",
         *textwrap.wrap(forecast.summary, 100),
     ]
     if forecast.remedies:
         lines += ["", "What to change, the best first:"]
         for place, remedy in enumerate(forecast.remedies, 1):
-            short = "" if remedy.reaches else f" Not enough alone ({remedy.noise_to_bound:,.3g} is above 10)."
+            short = (
+                ""
+                if remedy.reaches
+                else f" Not enough alone ({remedy.left:,.3g} over all rounds is above {PLAUSIBLE:g})."
+            )
             head = f"{place}. {remedy.change[0].upper()}{remedy.change[1:]}. "
             lines += textwrap.wrap(head + remedy.text + short, 100, subsequent_indent="   ")
             lines.append(f"   {remedy.options}")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sordino import presets
 from sordino.cli.numbers import count, number
 from sordino.data.schema import TASKS
 from sordino.defences import DEFENCES
@@ -21,6 +22,7 @@ from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Varia
 if TYPE_CHECKING:
     from torch import nn
 
+    from sordino.engines import EngineOptions
     from sordino.federation.population import Federation
     from sordino.recipes import Choice
 
@@ -29,6 +31,7 @@ EXAMPLES = """examples:
   sordino train --data fashion-mnist --epsilon 3 --method dp-fedavg
   sordino train --data fashion-mnist --model linear --clients 1000 --cohort 100 --unit client --observer public --epsilon 8
   sordino train --method fedavg --data mnist                       no privacy: the baseline
+  sordino train --preset adact-cifar10 --epsilon 8                 a paper's experiment, as published
   sordino train --plan plan.toml --seed 2                          a plan file; options override it
   sordino train --resume runs/digits-adact-1                       go on with a run that was cut off
   sordino train --data ./hospitals --model linear                  your own folder, one file per client
@@ -50,7 +53,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("partition_seed", int, None, "of the partition alone (default: the seed)"),
     ("client_column", str, None, "the column of a table that says whose a row is"),
     ("label", str, None, "the column that is predicted (default: label, or the last one); several with commas between"),
-    ("test", str, None, "a public test file; accuracy is measured on it"),
+    ("test", str, None, "a public test file; accuracy is measured on it (none: there is none, and that is meant)"),
     ("schema", str, None, "schema.toml: scale and meaning of columns; `sordino data describe` writes one"),
     ("task", str, TASKS, "what is predicted"),
     ("method", str, None, "see `sordino methods`; or your own, as module:object"),
@@ -112,6 +115,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument(
+        "--preset", metavar="NAME", help=f"the setting of a paper's experiment: {', '.join(presets.names())}"
+    )
     parser.add_argument("--plan", metavar="FILE", help="a plan.toml; options given besides override it")
     for name, kind, choices, text in FIELDS:
         metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
@@ -123,11 +129,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method's rule"
     )
+    bare = (
+        "train the same network on the same data without clipping and noise: what the price of privacy is measured by"
+    )
+    parser.add_argument("--without-privacy", action="store_true", help=bare)
+    price = "train that as well, and show what privacy costs; no epsilon covers that figure, so do not publish it"
+    parser.add_argument("--price", action="store_true", help=price)
     named = (
         "settings under a name: frontier (pictures and signals: features that need no data, and a linear head), or auto"
     )
     parser.add_argument("--recipe", metavar="NAME", help=named)
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
+    parser.add_argument(
+        "--device", metavar="DEVICE", help="where the model is trained: cpu (default), cuda, cuda:1, mps"
+    )
     parser.add_argument("--engine", default="auto", help="auto, in-process or workers; changes speed only")
     parser.add_argument("--workers", default=0, help="worker processes (0: one per core)")
     alone = "never batch pooled records of different clients together: slower; gives bit-identical results to a Flower deployment"
@@ -157,6 +172,7 @@ def run(args: argparse.Namespace) -> int:
     from sordino.assembly import assemble, prepare
     from sordino.engines import EngineOptions
     from sordino.federation.folder import RunFolder, claim
+    from sordino.recipes import twin_of
 
     choices: tuple[Choice, ...]
     if args.resume is not None:
@@ -167,6 +183,8 @@ def run(args: argparse.Namespace) -> int:
         out: Path | None = folder.path
     else:
         model, federation, plan, choices = prepare(given_in(args))
+        if args.without_privacy:
+            model, federation, plan, choices = prepare(twin_of(given_in(args), plan))
         out = Path(args.out) if args.out else None
     workers, every, keep = (count(args, name) or 0 for name in ("workers", "evaluate_every", "keep_models"))
     options = EngineOptions(args.engine, workers, every, keep_models=keep, isolate_clients=args.isolate_clients)
@@ -174,11 +192,16 @@ def run(args: argparse.Namespace) -> int:
     from sordino.cli.progress import bar
     from sordino.engines.allocator import keep_memory
     from sordino.methods import RuleContext
+    from sordino.report.run import compared
     from sordino.report.summary import summary
     from sordino.training import train
     from sordino.verify import after_training
 
     keep_memory()
+    if args.device is not None:
+        from sordino.clients.devices import device
+
+        model = model.to(device(args.device))
     plan.method_spec.build(RuleContext(plan, (1,), 1.0))  # a wrong option is refused before anything is printed
     if not (args.quiet or args.json or args.resume):
         print(chosen_text(choices))
@@ -196,14 +219,30 @@ def run(args: argparse.Namespace) -> int:
             on_round=watch,
             account=_account(args.account, plan),
         )
+    beside = {}
+    if args.price and (exact := _without_privacy(twin_of(given_in(args), plan), options)) is not None:
+        beside["without_privacy"] = exact
+        compared(result.folder, beside)
     if args.json:
-        print(json.dumps(result.to_json() | {"chosen": {c.name: c.reason for c in choices}}))
+        print(json.dumps(result.to_json() | beside | {"chosen": {c.name: c.reason for c in choices}}))
     else:
-        print(summary(result))
+        print(summary(result, beside))
         print(after_training(result.folder))
         if result.stopped:
             print(f"Stopped    {result.stopped}", file=sys.stderr)
     return 3 if result.stopped else 0
+
+
+def _without_privacy(given: dict[str, Any], options: EngineOptions) -> float | None:
+    """Accuracy of the same network without privacy. Its weights are not kept: no epsilon covers them."""
+    from tempfile import TemporaryDirectory
+
+    from sordino.assembly import prepare
+    from sordino.training import train
+
+    model, federation, plan, _ = prepare(given)
+    with TemporaryDirectory() as folder:
+        return train(model, federation, plan, out=Path(folder) / "twin", options=options).accuracy
 
 
 def _account(named: str | None, plan: Plan) -> Path | None:
@@ -219,7 +258,8 @@ def _account(named: str | None, plan: Plan) -> Path | None:
 def _alone(args: argparse.Namespace) -> None:
     """A run goes on as it began: settings beside --resume would be ignored."""
     given = [name for name, *_ in FIELDS if getattr(args, name) is not None]
-    given += [name for name in ("plan", "out", "option", "recipe", "secure") if getattr(args, name)]
+    alone = ("preset", "plan", "out", "option", "recipe", "secure", "without_privacy", "price")
+    given += [name for name in alone if getattr(args, name)]
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise BadInput(f"--resume goes on with the run's own plan; leave out {names}, or start another run.")
@@ -263,8 +303,8 @@ def chosen_text(choices: Sequence[Choice]) -> str:
 
 
 def given_in(args: argparse.Namespace) -> dict[str, Any]:
-    """Options over the plan file."""
-    given = read_toml(args.plan) if args.plan else {}
+    """Options over the plan file over the preset."""
+    given = (presets.read(args.preset) if args.preset else {}) | (read_toml(args.plan) if args.plan else {})
     read: dict[type, Callable[[argparse.Namespace, str], object]] = {int: count, float: number, str: getattr}
     given |= {name: value for name, kind, _, _ in FIELDS if (value := read[kind](args, name)) is not None}
     if args.secure:

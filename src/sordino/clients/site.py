@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sordino.clients.descent import Loss
+from sordino.clients.devices import generator_of
 from sordino.clients.personal import PersonalModels
 from sordino.data.schema import CLASSIFICATION
 from sordino.federation.sampling import Draws
@@ -79,9 +80,8 @@ class Site:
     def rows(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         """Examples by their place in the pooled data."""
         if self.x is None or self.y is None:
-            assert self.federation.x is not None and self.federation.y is not None
-            x = self.federation.prepare(self.federation.x[rows])
-            return self.tensor(x), self.tensor(self.federation.labels(self.federation.y[rows]))
+            x, y = self.federation.take(rows)
+            return self.tensor(x), self.tensor(y)
         index = torch.from_numpy(rows).to(self.device)
         return self.x.index_select(0, index), self.y.index_select(0, index)
 
@@ -97,4 +97,4 @@ class Site:
     def seed_layers(self, round: int, item: int) -> None:
         """Give layers that draw at random (dropout) a stream of their own: torch only lets them use the global generator."""
         # The generator itself: torch.manual_seed also visits every accelerator, which takes milliseconds.
-        torch.default_generator.manual_seed(int(stream(self.plan.seed, round, item, "layers").integers(2**62)))
+        generator_of(self.device).manual_seed(int(stream(self.plan.seed, round, item, "layers").integers(2**62)))

@@ -8,14 +8,14 @@ test file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from sordino.data.check import checked, labeller
 from sordino.data.folder import client_files
-from sordino.data.ingest import Records, Source, read_records, schema_for, split_by_owner, with_classes
+from sordino.data.ingest import Records, Source, named_test, read_records, schema_for, split_by_owner, with_classes
 from sordino.data.schema import CLASSIFICATION, Schema
 from sordino.data.schema_file import draft, from_public, infer, to_toml
 from sordino.data.table import Table
@@ -93,7 +93,7 @@ def look(source: Source) -> Seen:
 
 def describe(source: Source) -> str:
     """The text of a schema.toml for these files."""
-    test = None if source.test is None else read_records(Path(source.test))
+    test = named_test(source)
     task = source.task or CLASSIFICATION
     if isinstance(test, Table):
         known = from_public(infer(test, source.label, source.client_column, task, public=True), test)
@@ -137,7 +137,7 @@ def _read(source: Source, problems: list[str]) -> tuple[tuple[str, ...] | None, 
     path = Path(source.path)
     if not path.exists():
         raise BadInput(f"there is no file or folder {source.path!r}: check the path.")
-    test = None if source.test is None else read_records(Path(source.test))
+    test = named_test(source)
     if not path.is_dir():
         whole = read_records(path)
         if source.client_column is not None and isinstance(whole, Table):
@@ -189,7 +189,7 @@ def _columns(tables: Sequence[Table], schema: Schema | None) -> tuple[dict[str, 
     for name in names:
         having = [table for table in tables if name in table]
         text = any(table.is_text(name) for table in having)
-        missing = sum(int((t[name] == "").sum() if t.is_text(name) else np.isnan(t[name]).sum()) for t in having)
+        missing = sum(int((t.words(name) == "").sum()) for t in having)
         used = schema is None or name in {*(f.name for f in schema.features), *schema.labels, schema.client}
         kind = ("text" if text else "numbers") + ("" if used else ", not used")
         kind += f", in {len(having)} of {len(tables)} clients only" if len(having) < len(tables) else ""
@@ -204,6 +204,9 @@ def _advice(
     if owners is None:
         said.append("no column says whose a row is: rows are dealt out to --clients; name it with --client-column.")
     try:
+        if schema is not None:  # gaps are told elsewhere
+            filled = tuple(replace(f, missing="fill") if f.missing == "refuse" else f for f in schema.features)
+            schema = schema.replace(features=filled)
         known = schema.x(test) if schema is not None and isinstance(test, Table) else None
         scale = unscaled(schema, known)
     except BadInput:

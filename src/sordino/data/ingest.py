@@ -26,6 +26,7 @@ from sordino.errors import BadInput
 TABLES = (".csv", ".tsv", ".txt", ".data", ".parquet")
 SUFFIXES = (".npz", *TABLES)
 Records = Table | Pair
+NO_TEST = "none"
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Source:
     path: str
     client_column: str | None = None
     label: str | None = None
-    test: str | None = None
+    test: str | None = None  # NO_TEST: there is none, and that is meant
     schema: str | None = None
     task: str | None = None  # None: what the schema says, or classification
     classes: int | None = None
@@ -67,6 +68,11 @@ def read_records(file: Path) -> Records:
     raise BadInput(f"{file} is none of {', '.join(SUFFIXES)}: save it as one of these.")
 
 
+def named_test(source: Source) -> Records | None:
+    """The public test file that the user named."""
+    return None if source.test in (None, NO_TEST) else read_records(Path(str(source.test)))
+
+
 def read_npz(file: Path) -> Pair:
     try:
         with np.load(file, allow_pickle=False) as arrays:
@@ -84,7 +90,7 @@ def ingest(source: Source) -> Ingested:
     path = Path(source.path)
     owners: tuple[str, ...] | None = None
     records: Sequence[Records]
-    test = None if source.test is None else read_records(Path(source.test))
+    test = named_test(source)
     if path.is_dir():
         owners, records, beside = _folder(path)
         if source.client_column is not None:

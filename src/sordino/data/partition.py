@@ -1,7 +1,8 @@
 """How one data set is dealt out to clients: evenly, skewed by label, in shards, or by the owner each row really has.
 
-`dirichlet` is the usual label skew: for every class, the shares of the clients are drawn from a Dirichlet distribution
-with one concentration alpha. `shards` is that of McMahan et al. (2017, section 3): sort by label, cut into equal
+Two partitions skew the labels by a Dirichlet distribution of one concentration alpha. `dirichlet` draws, for every class, the shares
+of the clients (Yurochkin et al. 2019; Wang et al. 2020): sizes differ. `dirichlet-mix` draws, for every client, its mix of classes about
+that of the whole data set (Hsu et al. 2019): all sizes are equal, up to one. `shards` is that of McMahan et al. (2017, section 3): sort by label, cut into equal
 pieces, deal each client a few. All are functions of the seed alone.
 """
 
@@ -14,7 +15,7 @@ import numpy as np
 from sordino.data.dataset import Dataset
 from sordino.errors import BadInput, one_of, positive, whole
 
-PARTITIONS = ("iid", "dirichlet", "shards", "natural")
+PARTITIONS = ("iid", "dirichlet", "dirichlet-mix", "shards", "natural")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ def split(
         rows = iid(len(labels), clients, generator)
     elif partition == "dirichlet":
         rows = dirichlet(labels, clients, alpha, generator)
+    elif partition == "dirichlet-mix":
+        rows = dirichlet_mix(labels, clients, alpha, generator)
     else:
         rows = by_shards(labels, clients, shards, generator)
     if data.test_y is None or not np.issubdtype(labels.dtype, np.integer):
@@ -86,6 +89,42 @@ def dirichlet(labels: np.ndarray, clients: int, alpha: float, generator: np.rand
         for part, piece in zip(parts, np.split(rows, cuts)):
             part.append(piece)
     return [np.sort(rows) for rows in _feed_the_empty([np.concatenate(part) for part in parts])]
+
+
+def dirichlet_mix(labels: np.ndarray, clients: int, alpha: float, generator: np.random.Generator) -> list[np.ndarray]:
+    """A mix of classes for each client, from Dirichlet(alpha p) with p the shares of the classes; sizes differ by one at most.
+
+    Clients draw their rows one after another, without replacement. A class that has run out is left out of the mixes that follow,
+    as Hsu et al. do; so the last clients of a small alpha take what is left.
+    """
+    positive(alpha=alpha)
+    classes, counts = np.unique(labels, return_counts=True)
+    rows = [list(generator.permutation(np.flatnonzero(labels == label))) for label in classes]
+    sizes = [len(part) for part in np.array_split(np.arange(len(labels)), clients)]
+    prior = alpha * counts / counts.sum()
+    parts = []
+    for size in sizes:
+        mix, left = _mix(prior, generator), np.array([len(pile) for pile in rows])
+        taken: list[int] = []
+        while len(taken) < size:
+            open_ = left > 0
+            weights = np.where(open_, mix, 0.0)
+            if not weights.sum() > 0:  # every class that the client wanted has run out
+                weights = np.where(open_, prior, 0.0)
+            drawn = np.minimum(generator.multinomial(size - len(taken), weights / weights.sum()), left)
+            for c in np.flatnonzero(drawn):
+                taken += [rows[c].pop() for _ in range(int(drawn[c]))]
+            left = left - drawn
+        parts.append(np.sort(np.array(taken, dtype=np.int64)))
+    return parts
+
+
+def _mix(prior: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """One draw from Dirichlet(prior); for tiny parameters every Gamma draw can underflow, and one class takes all."""
+    weights = generator.standard_gamma(prior)
+    if weights.sum() > 0:
+        return weights / weights.sum()
+    return np.eye(len(prior))[generator.choice(len(prior), p=prior / prior.sum())]
 
 
 def by_shards(labels: np.ndarray, clients: int, shards: int, generator: np.random.Generator) -> list[np.ndarray]:

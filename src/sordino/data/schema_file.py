@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sordino.data.schema import AS_IS, CLASSIFICATION, REGRESSION, Feature, Scale, Schema, vocabulary
-from sordino.data.table import Table, is_number
+from sordino.data.table import Table
 from sordino.errors import BadInput
 
 MOST_VALUES = 50  # of a column of words, before it is taken for names or free text
@@ -77,7 +77,8 @@ def infer(table: Table, label: str | None, client: str | None, task: str, public
             continue
         values = vocabulary(table.words(name).tolist()) if public else ()
         if not values or len(values) > MOST_VALUES:
-            at = next(i for i, cell in enumerate(table[name]) if cell and not is_number(cell))
+            at = table.first_text(name)
+            assert at is not None
             raise BadInput(
                 f"{table.place(at, name)} holds text, not a number: leave the column out, or declare its values in "
                 "schema.toml (sordino data describe writes one)."

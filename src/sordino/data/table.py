@@ -89,7 +89,13 @@ class Table:
         return np.array([word(value) for value in column.tolist()], dtype=object)
 
     def is_text(self, name: str) -> bool:
-        return self[name].dtype.kind != "f"
+        return self.first_text(name) is not None
+
+    def first_text(self, name: str) -> int | None:
+        """The first row whose cell is text; None if all are numbers, or missing."""
+        if self[name].dtype.kind == "f":
+            return None
+        return next((at for at, cell in enumerate(self[name]) if cell and not is_number(cell)), None)
 
 
 def word(value: float) -> str:

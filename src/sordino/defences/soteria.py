@@ -11,7 +11,7 @@ features, and it scores each whole batch; here at most `records` of the client's
 of the columns is set to zero, also where many scores are equal (dead features).
 
 What it does not do: every other layer leaves as it is, and the pattern of zeros is itself a function of the data. An attacker
-who leaves the masked layer out of its comparison loses little (`tests/attacks/inversion/test_defended.py`).
+who leaves the masked layer out of its comparison loses little (`tests/attacks/inversion/test_adaptive.py`).
 """
 
 from __future__ import annotations

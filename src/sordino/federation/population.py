@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from functools import cached_property
 from pathlib import Path
@@ -167,6 +168,32 @@ class Federation:
         """The shape of one example."""
         return tuple((self.x if self.x is not None else self.raw(0)[0]).shape[1:])
 
+    @cached_property
+    def places(self) -> np.ndarray | None:
+        """Where each client's records begin if all were laid side by side; None where their number is not declared."""
+        if self.offsets is not None:
+            return self.offsets
+        sizes = self.declared_sizes()
+        if sizes is None:
+            return None
+        each = np.broadcast_to(np.asarray(sizes, np.int64), (self.clients,))
+        return np.concatenate([[0], np.cumsum(each)]).astype(np.int64)
+
+    def take(self, rows: np.ndarray) -> Pair:
+        """Examples by their place (`places`), ready for a model; of clients that are made on demand, these alone are made."""
+        if self.x is not None and self.y is not None:
+            return self.prepare(self.x[rows]), self.labels(self.y[rows])
+        places = self.places
+        assert places is not None
+        owners = np.searchsorted(places, rows, side="right") - 1
+        made: dict[int, Pair] = {}
+        for k in np.unique(owners).tolist():
+            made[k] = self[k]
+            if len(made[k][1]) != places[k + 1] - places[k]:
+                raise BadInput(f"{self.name_of(k)} does not hold as many examples as was declared; correct size.")
+        picked = [(made[k][0][row - places[k]], made[k][1][row - places[k]]) for k, row in zip(owners.tolist(), rows)]
+        return np.stack([x for x, _ in picked]), np.stack([y for _, y in picked])
+
     def declared_sizes(self) -> np.ndarray | int | None:
         """How many examples each client says it holds; None where nobody said. Work on a client's data enforces it."""
         if self.sizes is not None:
@@ -299,7 +326,7 @@ class Federation:
             own = [checked(*held, classes, f"the test of {label(k)}", task) for k, held in enumerate(local_tests)]
         if own is not None and len(own) != len(pairs):
             raise BadInput(f"there are {len(pairs)} clients but {len(own)} local test sets: give one per client.")
-        x = np.concatenate([x for x, _ in pairs])
+        x = _side_by_side([x for x, _ in pairs])
         y = np.concatenate([y for _, y in pairs])
         normalise = normalise or usual(x.dtype)
         if public is not None:
@@ -550,6 +577,24 @@ def _packed(
                 f"the fields of {who} are not those of {label(0)} (names, shapes and types): make them alike."
             )
     return made[: len(clients)], made[-1] if test is not None else None, layouts[0]
+
+
+def _side_by_side(arrays: list[np.ndarray]) -> np.ndarray:
+    """One array. Memory-mapped ones are put together in a file, which is gone when nobody has it open any more."""
+    if not any(isinstance(array, np.memmap) or isinstance(array.base, np.memmap) for array in arrays):
+        return np.concatenate(arrays)
+    if len(arrays) == 1:
+        return arrays[0]
+    shape, kind = (sum(map(len, arrays)), *arrays[0].shape[1:]), np.result_type(*arrays)
+    with tempfile.TemporaryFile() as file:
+        made = np.memmap(file, kind, "w+", shape=shape)
+    at = 0
+    for array in arrays:
+        for start in range(0, len(array), _HASHED):
+            piece = array[start : start + _HASHED]
+            made[at : at + len(piece)] = piece
+            at += len(piece)
+    return made
 
 
 def _path(file: str | Path | None) -> str | None:

@@ -68,6 +68,7 @@ MODELS: dict[str, Entry] = {
     "lenet": Entry(_conv("LeNet"), (3,), "LeNet-5 with ReLU and max pooling (LeCun et al. 1998; FedMAP)"),
     "lenet-sigmoid": Entry(_conv("SmoothLeNet"), (3,), "3 strided conv 5x5 + 1 FC with sigmoid (DLG, Zhu et al. 2019)"),
     "cnn-mnist": Entry(_conv("TwoConvTwoFC"), (3,), "2 conv 5x5 + 2 FC (DP-FedACN's MNIST network)"),
+    "cnn-gamma": Entry(_conv("TwoConvOneFC"), (3,), "2 conv 5x5 + 1 FC (noise_gamma's MNIST network)"),
     "cnn-tanh": Entry(
         _conv("Tempered"), (3,), "2 strided conv + 2 FC with tanh, for the example unit (Papernot et al. 2021)"
     ),
@@ -91,6 +92,27 @@ MODELS: dict[str, Entry] = {
 def names() -> list[str]:
     """Every network that `build` knows."""
     return list(MODELS)
+
+
+# The networks that the papers train, by method and data set.
+_PAPERS = {
+    ("adact", "cifar10"): "cnn-cifar",
+    ("adact", "rail"): "cnn-rail",
+    ("adact", "rail-simulated"): "cnn-rail",
+    ("dp-fedacn", "mnist"): "cnn-mnist",
+    ("dp-fedacn", "cifar10"): "cnn-cifar-acn",
+    ("dp-fedacn", "cifar100"): "cnn-cifar-acn",
+    ("dp-fedacn", "shakespeare"): "char-lstm",
+    ("fedmap", "fashion-mnist"): "lenet",
+    ("fedmap", "cifar10"): "resnet18",
+    ("fedmap", "svhn"): "resnet18",
+    ("noise-gamma", "mnist"): "cnn-gamma",
+}
+
+
+def paper_network(method: str, data: str) -> str | None:
+    """The network that a method's paper trains on a data set; None where it has none."""
+    return _PAPERS.get((method, data.lower().replace("cifar-", "cifar")))
 
 
 def build(name: str, shape: tuple[int, ...], classes: int, seed: int = 0) -> nn.Module:

@@ -137,6 +137,23 @@ class TwoConvTwoFC(nn.Module):
         return self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))
 
 
+class TwoConvOneFC(nn.Module):
+    """Two 5x5 convolutions (16, 32), each with 2x2 max pooling, and one dense layer: noise_gamma's three layers."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        h, w = (_side(n, (5, 0, 2), (5, 0, 2), what=shape) for n in (height, width))
+        self.conv1 = nn.Conv2d(channels, 16, 5)
+        self.conv2 = nn.Conv2d(16, 32, 5)
+        self.fc = nn.Linear(32 * h * w, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        x = F.relu(F.max_pool2d(self.conv2(x), 2))
+        return self.fc(torch.flatten(x, 1))
+
+
 class TwoConvThreeFC(nn.Module):
     """The same convolutions with three dense layers (widths 16, 32, 256, 128), for CIFAR-10 and CIFAR-100."""
 

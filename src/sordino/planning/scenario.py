@@ -2,7 +2,10 @@
 
 Each contribution to a round is clipped to the bound, so their mean is no longer than the bound, while noise of standard
 deviation z times the bound lies on each of d coordinates of the sum. On the mean of m contributions that is noise of
-length z * sqrt(d) / m bounds. What a unit is exposed to is the scheme's word, as in training.
+length z * sqrt(d) / m bounds. One round need not be heard through its noise: steps of T rounds add up, their signal with T and their
+noise with sqrt(T). So what decides is the noise that is *left* when all rounds are averaged, z * sqrt(d / T) / m, over the signal.
+Updates of whole clients mostly point one way, and their mean is nearly as long as the bound. Gradients of single records partly cancel:
+their mean has about 0.3 bounds (`SIGNAL`). What a unit is exposed to is the scheme's word, as in training.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from sordino.schemes import select, settle
 from sordino.schemes.pooled import Pooled
 from sordino.schemes.terms import Terms
 
+SIGNAL = {Unit.CLIENT: 1.0, Unit.EXAMPLE: 0.3}  # length of a clipped mean, in bounds, about
 METHOD = "dp-fedavg"  # noise against a bound that stands still; other methods differ in how the bound is set
 
 
@@ -143,7 +147,17 @@ def ratio_of(setting: Scenario, multiplier: float) -> float:
     return multiplier * math.sqrt(setting.dimension) / contributions(setting)
 
 
+def left_of(setting: Scenario, multiplier: float) -> float:
+    """The noise that is left when the means of all releases are averaged, over the signal."""
+    averaged = math.sqrt(setting.rounds * setting.plan.scheme.steps(setting.sizes))
+    return ratio_of(setting, multiplier) / averaged / SIGNAL[setting.unit]
+
+
 def outcome(setting: Scenario) -> tuple[float, float]:
     """Multiplier and ratio of another setting."""
     multiplier, _ = noise(setting)
     return multiplier, ratio_of(setting, multiplier)
+
+
+def left(setting: Scenario) -> float:
+    return left_of(setting, noise(setting)[0])

@@ -11,5 +11,6 @@ from sordino.recipes.choice import Choice
 from sordino.recipes.completing import complete, resolve
 from sordino.recipes.facts import PublicFacts
 from sordino.recipes.networks import model_for, parameters
+from sordino.recipes.without_privacy import twin_of
 
-__all__ = ["Choice", "PublicFacts", "complete", "model_for", "parameters", "resolve"]
+__all__ = ["Choice", "PublicFacts", "complete", "model_for", "parameters", "resolve", "twin_of"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sordino.errors import BadInput, one_of, positive
 from sordino.methods import method
-from sordino.models import build
+from sordino.models import build, paper_network
 from sordino.plan import Plan
 from sordino.preparation import Preparation, preparation_from
 from sordino.privacy.vocabulary import Observer, Unit
@@ -77,6 +77,9 @@ def complete(
     if network is None:
         if settings.get("model") == "auto":
             settings.pop("model")
+        printed = paper_network(chosen.name, str(given.get("data", "digits"))) if published else None
+        if printed is not None:
+            take(Choice("model", printed, "the network that the paper trains on this data"))
         take(model_for(facts, epsilon if chosen.private else None))
         network = build(settings["model"], facts.shape, facts.classes)
     optimizer = str(settings.get("server_optimizer") or "adam")

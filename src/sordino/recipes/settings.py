@@ -51,14 +51,18 @@ def _server(asked: Asked, rate: str) -> list[Choice]:
     return chosen
 
 
+def pooled_rounds(records: int, epsilon: float) -> tuple[int, int]:
+    """How many rounds, and how many records in each."""
+    rounds = int(min(max(ROUNDS, ROUNDS * math.sqrt(records * epsilon / QUIET)), MOST_ROUNDS))
+    return rounds, min(max(PASSES * records // rounds, LEAST_BATCH), MOST_BATCH, records)
+
+
 def pooled(asked: Asked) -> list[Choice]:
     records = asked.facts.records
-    signal = records * asked.epsilon
-    rounds = int(min(max(ROUNDS, ROUNDS * math.sqrt(signal / QUIET)), MOST_ROUNDS))
-    batch = min(max(PASSES * records // rounds, LEAST_BATCH), MOST_BATCH, records)
-    more = (
-        f"{signal:,.0f} records times epsilon leave little noise" if rounds > ROUNDS else "more bring noise, not signal"
-    )
+    rounds, batch = pooled_rounds(records, asked.epsilon)
+    more = "more bring noise, not signal"
+    if rounds > ROUNDS:
+        more = f"{records * asked.epsilon:,.0f} records times epsilon leave little noise"
     return [
         Choice("rounds", rounds, more),
         Choice(

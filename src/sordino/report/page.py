@@ -12,6 +12,7 @@ from sordino.report.html import Safe, sheet, tag
 from sordino.report.promise import assumed, promise
 from sordino.report.reading import Run
 from sordino.report.series import figures
+from sordino.report.tested import tested
 from sordino.report.verdict import Kind, Verdict
 
 _TONE = {Kind.PROVEN: "good", Kind.OPEN: "open"}
@@ -31,6 +32,7 @@ def page(run: Run, verdict: Verdict) -> str:
             promise(run, verdict),
             assumed(run, verdict),
             sections.training(run, figures(run)),
+            tested(run),
             sections.plan(run),
             sections.repeat(run),
         ),

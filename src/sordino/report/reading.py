@@ -12,6 +12,7 @@ from sordino.plan import read_toml
 from sordino.report.downsample import Point
 from sordino.report.numbers import number
 
+COMPARISON = "comparison.json"
 DRAWABLE = 1e100  # a run that has diverged further tells no more
 
 
@@ -25,9 +26,11 @@ class Run:
     statement: dict[str, object] | None = None
     metrics: tuple[dict[str, Any], ...] = ()
     audit: dict[str, object] | None = None
+    comparison: dict[str, object] | None = None  # the accuracy of the same network without privacy
     fairness: dict[str, object] | None = None
     attacks: tuple[dict[str, object], ...] = field(default=())
     refused: tuple[dict[str, object], ...] = field(default=())  # attacks that this run does not allow
+    scored: dict[str, Any] | None = None  # figures on the public test set
     inversion: dict[str, object] | None = None
 
     @classmethod
@@ -46,9 +49,11 @@ class Run:
             statement=_object(folder / "statement.json"),
             metrics=tuple(_rows(folder / "metrics.jsonl")),
             audit=_object(folder / "audit.json"),
+            comparison=_object(folder / COMPARISON),
             fairness=_object(folder / "fairness.json"),
             attacks=_objects(attack, "results"),
             refused=_objects(attack, "refused"),
+            scored=_object(folder / "evaluation.json"),
             inversion=_object(folder / "inversion.json"),
         )
 

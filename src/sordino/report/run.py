@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from sordino.errors import BadInput
 from sordino.files import write_atomically
 from sordino.report.page import page
-from sordino.report.reading import Run
+from sordino.report.reading import COMPARISON, Run
 from sordino.report.verdict import judge
+
+
+def compared(folder: Path, beside: Mapping[str, float]) -> None:
+    """Keep what the accuracy is to be held against, and draw the report again."""
+    write_atomically(folder / COMPARISON, json.dumps(beside, indent=2) + "\n")
+    write_report(folder)
 
 
 def write_report(folder: str | Path, out: str | Path | None = None) -> Path:

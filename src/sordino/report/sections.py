@@ -83,6 +83,7 @@ def _key_figures(run: Run, verdict: Verdict) -> Safe:
     accuracy = run.points("accuracy")
     if accuracy:
         shown.append(("Accuracy", percent(accuracy[-1][1]), "measured on a public test set"))
+        shown += _price(run, accuracy[-1][1])
     else:
         shown.append(("Accuracy", "–", "not measured"))
     shown.append(_between_clients(run))
@@ -91,6 +92,19 @@ def _key_figures(run: Run, verdict: Verdict) -> Safe:
     shown.append(("Rounds", f"{run.rounds:,}", f"of {int(planned):,} planned" if short and planned else "as planned"))
     cells = [tag("div", tag("dt", name), tag("dd", tag("b", value), tag("span", note))) for name, value, note in shown]
     return tag("dl", *cells, class_="figures")
+
+
+def _price(run: Run, accuracy: float) -> list[tuple[str, str, str]]:
+    """What says nothing, and what asks for no privacy, beside the accuracy."""
+    shown = []
+    least = number((run.scored or {}).get("majority"))
+    most = number((run.comparison or {}).get("without_privacy"))
+    if least is not None:
+        shown.append(("Majority class", percent(least), "by always naming the commonest class"))
+    if most is not None:
+        costs = f"the same network; privacy costs {100 * (most - accuracy):.1f} points. No epsilon covers this figure"
+        shown.append(("Without privacy", percent(most), costs))
+    return shown
 
 
 def _between_clients(run: Run) -> tuple[str, str, str]:

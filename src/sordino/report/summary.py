@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,16 +28,27 @@ class Finished(Protocol):
     def warnings(self) -> tuple[str, ...]: ...
 
 
-def summary(result: Finished) -> str:
-    """The statement, the accuracy, and where everything lies."""
+def summary(result: Finished, beside: Mapping[str, float] | None = None) -> str:
+    """The statement, the accuracy, what it is to be held against, and where everything lies."""
     lines = [result.statement.text(), ""]
     if result.accuracy is not None:
         lines.append(f"Accuracy   {result.accuracy:.1%} on the public test set, after {result.rounds} rounds")
     if result.evaluation is not None:
         lines += figures(result.evaluation)
     lines += [f"Warning    {sentence}" for sentence in result.warnings]
+    if result.accuracy is not None:
+        lines += price(result.accuracy, beside or {})
     lines += [f"Report     {result.folder / 'report.html'}", f"Run        {result.folder}"]
     return "\n".join(lines)
+
+
+def price(accuracy: float, beside: Mapping[str, float]) -> list[str]:
+    """The same network without privacy, where it was trained too."""
+    most = beside.get("without_privacy")
+    if most is None:
+        return []
+    costs = f"privacy costs {100 * (most - accuracy):.1f} points. No epsilon covers this figure"
+    return [f"The price  {most:.1%} without privacy: {costs}"]
 
 
 def figures(found: Figures) -> list[str]:

@@ -8,7 +8,7 @@ error of the noisy mean under the bound C is about
 
 The first term is public. The second is the length that clipping takes away, if what is cut off pointed one way (a = 1, as in the
 paper). It does not: contributions of single units partly cancel. The `alignment` a is 0.3 here, a constant for all data: in
-trials on digits, watch, FordA and MNIST it was never the worst and mostly among the best of 1, 0.3 and an estimate from the
+trials on digits and watch it was never the worst and mostly among the best of 1, 0.3 and an estimate from the
 length of the released mean (docs/regret.md).
 
 Units name the bin that their norm falls in *together with* the clipped sum, so a round needs one pass over the data, and its

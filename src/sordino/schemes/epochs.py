@@ -63,6 +63,11 @@ class EpochRelease(Client):
                 f"defence {self.plan.defence} changes one update of a client in a round, and here every local epoch makes one; "
                 "use local_epochs 1 with mechanism gaussian, or leave defence out."
             )
+        if self.plan.personal is not None:
+            raise BadInput(
+                f"personal {self.plan.personal!r} keeps layers out of one update of a client in a round, and here every local epoch "
+                "makes one; use local_epochs 1 with mechanism gaussian, or leave personal out."
+            )
         if self.plan.canaries:
             raise BadInput(
                 "canaries are made for one Gaussian release of a client in a round, and here every local epoch makes one; "

@@ -157,8 +157,11 @@ class PooledGradients:
         from sordino.gradients.per_example import PerExample
 
         self.site, self.plan, self.theta, self.terms = site, terms.plan, theta, terms
-        if site.federation.offsets is None:
-            raise BadInput("the example unit pooled needs data that is held, not made on demand; use the client unit.")
+        if site.federation.places is None:
+            raise BadInput(
+                "the example unit pooled draws records by their number, and how many a client holds is not declared; "
+                "give Federation.on_demand a size (a number, or a function of the client)."
+            )
         self.per_example = PerExample(site.flat, site.losses, slots=slots_for(self.plan.batch_size))
         self.per_example.prepare(*site.blank())  # before workers are forked
         scheme = terms.scheme
@@ -168,10 +171,12 @@ class PooledGradients:
         # Where that costs no speed no chunk mixes clients: on machines of their own they then give the same bits. What a
         # chunk adds up depends on its size in the last bits, so elsewhere it takes an option (`isolate_clients`).
         self.isolate_clients = 2 * self.plan.batch_size >= self.chunk * self.plan.clients
+        if site.federation.x is None:
+            self.isolate_clients = True  # each client is made once for each of its chunks
         self._loaded = -1
 
     def items(self, round: int, cohort: np.ndarray) -> list[Chunk | Share]:
-        offsets = self.site.federation.offsets
+        offsets = self.site.federation.places
         assert offsets is not None
         drawn = [int(offsets[k]) + self.draw(round, int(k)) for k in cohort]
         heaps = drawn if self.isolate_clients or not drawn else [np.concatenate(drawn)]

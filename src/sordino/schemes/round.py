@@ -11,6 +11,7 @@ Everything after `grant` is a pure function of (plan, round, state), unless the 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -179,13 +180,27 @@ class ScheduledRound(Round):
     # ---- public numbers ----------------------------------------------------------------------------------------------------
 
     def _metrics(self, t: int, cohort: np.ndarray, released: Release) -> RoundMetrics:
+        noise, moved = length(np.broadcast_to(released.noise, (released.mean.size,))), length(released.mean)
+        snr = signal_to_noise(moved, noise)
         return RoundMetrics(
             cohort=len(cohort) if self.scheme.cohort_visible else None,
             bound=None if released.bound is None else released.bound.size,
             multiplier=self.terms.multiplier_of(t),
-            noise=length(np.broadcast_to(released.noise, (released.mean.size,))),
-            moved=length(released.mean),
+            noise=noise,
+            moved=moved,
+            extra={} if snr is None else {"snr": snr},
         )
+
+
+def signal_to_noise(mean: float, noise: float) -> float | None:
+    """AdaCT's Eq. 7, from released values alone: the length of the signal in the noisy mean over that of its noise.
+
+    The paper divides raw norms by the noise. Here the signal is what the released mean is longer than its noise, whose length is public.
+
+    >>> signal_to_noise(5.0, 4.0), signal_to_noise(3.0, 4.0), signal_to_noise(1.0, 0.0)
+    (0.75, 0.0, None)
+    """
+    return math.sqrt(max(mean**2 - noise**2, 0.0)) / noise if noise > 0 else None
 
 
 def length(vector: np.ndarray) -> float:

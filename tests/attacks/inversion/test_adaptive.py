@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +12,10 @@ from attacks.inversion.victims import Smooth, message_of, records, victim_of
 from sordino.attacks.inversion.adaptive import adapted, right_angles, told, within
 from sordino.attacks.inversion.dlg import DLG
 from sordino.attacks.inversion.gradient import Matcher, cosine, squared
+from sordino.attacks.inversion.ig import IG
 from sordino.attacks.inversion.metrics import average, compare
 from sordino.attacks.inversion.observed import ObservedMessage
+from sordino.errors import BadInput
 
 
 def masked(message: ObservedMessage, matcher: Matcher, columns: list[int]) -> ObservedMessage:
@@ -26,9 +30,9 @@ def test_columns_that_are_zero_throughout_are_left_out():
     victim = victim_of(Smooth)
     whole = Matcher(victim, message_of(victim, *records(2)))
     matcher = Matcher(victim, masked(whole.message, whole, [0, 5]))
-    mask = told(matcher.flat, matcher.target)
-    assert int((mask == 0).sum()) == 2 * 7 and told(whole.flat, whole.target).all()  # fc1 has 7 rows
-    value, way, factor = adapted(matcher, squared)(whole.target[None])
+    mask = told(matcher.flat, matcher.target, columns=True)
+    assert int((mask == 0).sum()) == 2 * 7 and told(whole.flat, whole.target, True).all()  # fc1 has 7 rows
+    value, way, factor = adapted(matcher, squared, True)(whole.target[None])
     assert float(value) == 0 and not way.any()  # the true gradient fits, whatever was hidden
     assert (
         float(squared(matcher.target)(whole.target[None])[0]) > 1e-4
@@ -85,3 +89,20 @@ def test_without_a_defence_nothing_is_adapted():
     message = message_of(victim, x, y)
     one, two = (DLG(steps=10, restarts=1, adaptive=adaptive)(victim, message) for adaptive in (False, True))
     assert np.array_equal(one.images, two.images)
+
+
+def test_layers_that_clients_keep_are_not_compared_and_labels_not_read_off_them():
+    victim, (x, y) = victim_of(Smooth), records(2)
+    message = message_of(victim, x, y)
+    matcher = Matcher(victim, message)
+    head = [slot for slot in matcher.flat.slots if slot.name.startswith("fc2.")]
+    kept = torch.from_numpy(message.update.copy())
+    for slot in head:
+        slot.view(kept).zero_()
+    sent = Matcher(victim, replace(message, update=kept.numpy()))
+    assert int((told(sent.flat, sent.target, False) == 0).sum()) == sum(slot.size for slot in head)
+    assert float(adapted(sent, squared, False)(matcher.target[None])[0]) == 0
+    with pytest.raises(BadInput, match="use dlg"):
+        IG(steps=1)(victim, sent.message)
+    assert DLG(steps=3, restarts=1)(victim, sent.message).images.shape == x.shape
+    assert IG(steps=1)(victim, replace(message, update=np.zeros_like(message.update))).images.shape == x.shape

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from attacks.inversion.victims import CLASSES, Kinked, Smooth, gradient_by_hand, maker
 from sordino import Federation, Plan
+from sordino.attacks.inversion.gradient import Matcher, squared
 from sordino.attacks.inversion.message import observe, one_message, refusal, released, undefended, view_of
 from sordino.attacks.inversion.observed import Victim
 from sordino.errors import BadInput
@@ -154,3 +156,19 @@ def test_a_message_of_a_run_without_a_proof_has_no_bound():
     fed, plan = federation(), Plan(**BASE, **LOCAL, multiplier=1.0)
     seen = observe(plan, MAKE, fed, 1, np.array([0]))
     assert one_message(plan, seen, proven=True) is not None and one_message(plan, seen, proven=False) is None
+
+
+@pytest.mark.parametrize("records", [[1], [0, 3]])
+@pytest.mark.parametrize("settings, bound", [(LOCAL, 0.05), (LOCAL, 20.0), (CLIENT, 1e-3), (BARE, None)])
+def test_the_records_themselves_give_the_message_of_several_local_steps(settings, bound, records):
+    """Almost without noise: what the attacker unrolls and clips is what the client does."""
+    fed, noise = federation(), {} if bound is None else {"bound": bound, "multiplier": 1e-6}
+    seen = observe(Plan(**BASE, **settings, **noise, local_epochs=3), MAKE, fed, 1, np.array(records))
+    assert seen.local_steps == 3
+    x, y = fed[1]
+    q = torch.nn.functional.one_hot(torch.from_numpy(y[records]), CLASSES).float()[None]
+    matcher = Matcher(Victim.of(fed, MAKE), seen)
+    pull = matcher.step(torch.from_numpy(x[records])[None], q, squared(matcher.target))
+    assert float(pull.value) < 1e-5
+    other = matcher.step(torch.from_numpy(x[[2] * len(records)])[None], q, squared(matcher.target))
+    assert float(other.value) > 1e-3

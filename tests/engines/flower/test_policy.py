@@ -131,3 +131,22 @@ def test_one_process_at_a_time(tmp_path):
     with pytest.raises(BadInput, match="Another process"):
         Allowance(tmp_path / "allowance.jsonl")
     book.close()
+
+
+def test_code_of_ones_own_is_pinned_to_its_source(tmp_path, monkeypatch):
+    import hashlib
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = tmp_path / "pinned_net.py"
+    source.write_text("raise RuntimeError('imported')\n")
+    pin = hashlib.sha256(source.read_bytes()).hexdigest()
+    policy = Policy(code=(f"pinned_net:make#sha256={pin}",))
+    policy.check_code({"model": "pinned_net:make"})  # the hash is taken without running it
+    source.write_text("raise RuntimeError('imported')  # and changed\n")
+    with pytest.raises(Refused, match="pinned_net:make is not the code that this holder's policy is pinned to"):
+        policy.check_code({"model": "pinned_net:make"})
+    with pytest.raises(Refused, match="the policy must list it"):
+        policy.check_code({"model": "pinned_net:other"})
+    with pytest.raises(BadInput, match="64 hexadecimal digits"):
+        Policy(code=("pinned_net:make#sha256=abc",))

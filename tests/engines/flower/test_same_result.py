@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hall import Hall, toy
@@ -148,13 +150,18 @@ def test_defences_and_personal_models_at_holders(settings, tmp_path):
     a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("here", "there"))
     for key in a:
         np.testing.assert_array_equal(a[key], b[key])
+    figures = [json.loads(path.read_text()) for path in (tmp_path / "holders").rglob("own_figures.json")]
+    assert len(figures) == 3 and all(0 <= own["shared"] <= 1 and own["records"] == 40 for own in figures)
     kept = {path.name for path in (tmp_path / "holders").rglob("round-*.safetensors")}
     if "defence" in settings:
-        assert not kept
+        assert not kept and not any("personal" in own for own in figures)
         return
+    assert all(0 <= own["personal"] <= 1 for own in figures)
     assert kept == {f"round-{t:06d}.safetensors" for t in (1, 2, 3)}
     assert not list((tmp_path / "there").rglob("*personal*"))
     for k in range(3):
+        (ready,) = (tmp_path / "holders" / f"n{k}").rglob("personal.safetensors")
+        assert ready.stat().st_mode & 0o077 == 0 and load_file(ready).keys() == a.keys()
         (mine,) = (tmp_path / "holders" / f"n{k}").rglob("personal")
         assert mine.stat().st_mode & 0o077 == 0 and [f.name for f in mine.iterdir()] == [f"client-{k:06d}"]
         for t in (1, 2, 3):

@@ -1,4 +1,5 @@
-"""Distances for an attacker that knows which heuristic defence the clients use. The plan is public, so it does know.
+"""Distances over what a message tells. A tensor that is zero throughout was not sent (layers that clients keep for themselves): nobody
+compares with it. The rest is for an attacker that knows which heuristic defence the clients use; the plan is public, so it does know.
 
 Soteria sets columns of one dense layer to zero. The attacker leaves columns that are zero throughout out of the comparison.
 
@@ -17,24 +18,25 @@ from sordino.attacks.inversion.gradient import Distance, Matcher, Slope
 from sordino.gradients.flat import Flat
 
 
-def adapted(matcher: Matcher, plain: Callable[[Tensor], Distance]) -> Distance:
-    """The distance of gradients from the message under the defence that it says was used."""
-    defence = matcher.message.defence
-    if defence == "soteria":
-        return within(plain, matcher.target, told(matcher.flat, matcher.target))
+def adapted(matcher: Matcher, plain: Callable[[Tensor], Distance], adaptive: bool) -> Distance:
+    """The distance of gradients from the message; if `adaptive`, under the defence that it says was used."""
+    defence = matcher.message.defence if adaptive else ""
     if defence == "censor":
         return right_angles(matcher.flat, matcher.target)
-    return plain(matcher.target)
+    mask = told(matcher.flat, matcher.target, columns=defence == "soteria")
+    return plain(matcher.target) if bool(mask.all()) else within(plain, matcher.target, mask)
 
 
-def told(flat: Flat, target: Tensor) -> Tensor:
-    """1 for entries that the message tells about, 0 for those in columns of a matrix that are zero throughout."""
+def told(flat: Flat, target: Tensor, columns: bool) -> Tensor:
+    """1 for entries that the message tells about, 0 for tensors (with `columns` also columns of a matrix) that are zero throughout."""
     mask = torch.ones_like(target)
     for slot in flat.slots:
         part = slot.view(target)
-        if part.dim() == 2:
+        if not bool(part.any()):
+            slot.view(mask).zero_()
+        elif columns and part.dim() == 2:
             slot.view(mask)[:, (part == 0).all(0)] = 0.0
-    return mask
+    return mask if bool(mask.any()) else torch.ones_like(target)  # a message of nothing but zeros is compared as it is
 
 
 def within(plain: Callable[[Tensor], Distance], target: Tensor, mask: Tensor) -> Distance:

@@ -68,5 +68,5 @@ class MessageAttack(ABC):
         """The images behind the message."""
 
     def distance(self, task: Task, plain: Callable[..., Distance]) -> Distance:
-        """`plain`, or the distance for an attacker that knows the defence."""
-        return adapted(task.matcher, plain) if self.adaptive else plain(task.matcher.target)
+        """`plain`, over what the message tells an attacker that knows the defence, or does not."""
+        return adapted(task.matcher, plain, self.adaptive)

@@ -212,8 +212,8 @@ class Matcher:
     def _sent(self, x: Tensor, q: Tensor) -> Tensor:
         """What the victim would send of these images, on the scale of `message.gradient`, with the graph kept."""
         message = self.message
-        if message.local_steps > 1:
-            return self._factor(self._unrolled(x, q), message.limit)
+        if message.local_steps > 1:  # records are clipped in each step, an update at the end
+            return self._factor(self._unrolled(x, q), None if message.clipped == "record" else message.limit)
         if message.clipped == "record" and message.limit is not None and len(x) > 1:
             parts = [self._factor(self._gradient(x[i : i + 1], q[i : i + 1]), message.limit) for i in range(len(x))]
             return torch.stack(parts).mean(0)
@@ -223,14 +223,9 @@ class Matcher:
     def _factor(g: Tensor, limit: float | None) -> Tensor:
         return g if limit is None else g * (limit / g.detach().norm().clamp_min(1e-30)).clamp_max(1.0)
 
-    def _gradient(self, x: Tensor, q: Tensor, at: dict[str, Tensor] | None = None) -> Tensor:
-        if at is None:
-            loss = _loss(self.module(x), q)
-            parameters: list[Tensor] = list(self.flat.parameters)
-        else:
-            loss = _loss(torch.func.functional_call(self.module, at, (x,)), q)
-            parameters = list(at.values())
-        return self._joined(list(torch.autograd.grad(loss, parameters, create_graph=True)))
+    def _gradient(self, x: Tensor, q: Tensor) -> Tensor:
+        loss = _loss(self.module(x), q)
+        return self._joined(list(torch.autograd.grad(loss, list(self.flat.parameters), create_graph=True)))
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
         """Parameter-shaped tensors as one vector in the order of `Flat`."""
@@ -252,15 +247,29 @@ class Matcher:
         for step in range(message.local_steps):
             start = step % epoch * size
             rows = slice(start, start + size)
-            loss = _loss(torch.func.functional_call(self.module, at, (x[rows],)), q[rows])
-            parts = torch.autograd.grad(loss, list(at.values()), create_graph=True)
+            parts = self._step(x[rows], q[rows], at)
             if velocity is not None and message.momentum:
-                parts = tuple(message.momentum * old + part for old, part in zip(velocity, parts))
+                parts = [message.momentum * old + part for old, part in zip(velocity, parts)]
             velocity = parts
             at = {name: p - message.lr * part for (name, p), part in zip(at.items(), parts)}
-            total = self._joined(list(parts)) if total is None else total + self._joined(list(parts))
+            total = self._joined(parts) if total is None else total + self._joined(parts)
         assert total is not None
         return total / message.local_steps
+
+    def _step(self, x: Tensor, q: Tensor, at: dict[str, Tensor]) -> list[Tensor]:
+        """The mean gradient of one local step at the weights `at`, each record's clipped if the client clips records."""
+        message = self.message
+        if message.clipped != "record" or message.limit is None:
+            loss = _loss(torch.func.functional_call(self.module, at, (x,)), q)
+            return list(torch.autograd.grad(loss, list(at.values()), create_graph=True))
+        total: list[Tensor] = []
+        for i in range(len(x)):
+            loss = _loss(torch.func.functional_call(self.module, at, (x[i : i + 1],)), q[i : i + 1])
+            parts = torch.autograd.grad(loss, list(at.values()), create_graph=True)
+            norm = torch.stack([part.detach().norm() for part in parts]).norm().clamp_min(1e-30)
+            share = (message.limit / norm).clamp_max(1.0) / len(x)
+            total = [part * share for part in parts] if not total else [a + b * share for a, b in zip(total, parts)]
+        return total
 
 
 def nowhere(g: Tensor) -> Slope:

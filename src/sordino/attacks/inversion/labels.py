@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional as F
 
 from sordino.attacks.inversion.gradient import Matcher
+from sordino.errors import BadInput
 from sordino.privacy.randomness import SERVER, stream
 
 NOISE_IMAGES = 64
@@ -23,6 +24,12 @@ def infer_labels(matcher: Matcher, seed: int = 0) -> np.ndarray:
     message, victim = matcher.message, matcher.victim
     parts = dict(zip(matcher.names, matcher.flat.split(matcher.target)))
     classes, batch = victim.classes, message.batch
+    last = [part for part in parts.values() if len(part) == classes][-2:]
+    if last and not any(bool(part.any()) for part in last) and bool(matcher.target.any()):
+        raise BadInput(
+            "the layer that labels are read from stays with the clients (personal), so that no label can be read off the message; "
+            "use dlg, which needs none."
+        )
     name = next((n for n in reversed(matcher.names) if parts[n].shape == (classes,)), None)
     if name is None:
         weight = next(

@@ -54,9 +54,7 @@ class Quantile:
         """Classes that are unseen together; one empty group in the usual setting."""
         if not self.unseen:
             return [np.zeros(0, np.int64)]
-        size = min(max(1, round(self.unseen * game.classes)), game.classes - 1)
-        order = game.rng("quantile-unseen").permutation(game.classes)
-        return [np.sort(order[start : start + size]) for start in range(0, game.classes, size)]
+        return unseen_groups(game, self.unseen, "quantile-unseen")
 
     def _scores(self, game: Game, unseen: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """How far out the margins of these records lie, for a regressor without data of the unseen classes."""
@@ -79,6 +77,13 @@ class Quantile:
         seen = (features.margin(game.outputs()[rows], game.labels[rows]) - centre) / spread
         told = answer(network, [game.inputs[rows]])
         return normal_scores(seen, told) if self.loss == "normal" else pinball_scores(seen, told)
+
+
+def unseen_groups(game: Game, share: float, purpose: str) -> list[np.ndarray]:
+    """The classes dealt into groups of this share; each group is attacked by someone who has no record of its classes."""
+    size = min(max(1, round(share * game.classes)), game.classes - 1)
+    order = game.rng(purpose).permutation(game.classes)
+    return [np.sort(order[start : start + size]) for start in range(0, game.classes, size)]
 
 
 def normal_loss(outputs: Tensor, targets: Tensor) -> Tensor:

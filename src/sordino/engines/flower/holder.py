@@ -33,6 +33,7 @@ from sordino.engines.flower import pki, wire
 from sordino.engines.flower.allowance import Allowance
 from sordino.engines.flower.attesting import attest
 from sordino.engines.flower.holder_run import Computed, HolderRun, boot, terms_of, write_json
+from sordino.engines.flower.own_figures import write_own_figures
 from sordino.engines.flower.part import Facts, Part
 from sordino.engines.flower.policy import Policy, Refused
 from sordino.engines.flower.seals import HolderSeal
@@ -338,6 +339,7 @@ class Holder:
         write_atomically(
             self._folder(asked.get("run", str)) / "statement.txt", asked.get("statement", str).encode(), private=True
         )
+        write_own_figures(run)
         log.info("run %s is over", asked.get("run", str))
         if self.on_done is not None:
             self.on_done()

@@ -9,7 +9,8 @@
     secure = true                               # noise and draws must come from this machine's secure source
     least = 2                                   # fewest clients in whose noise ours hides, under secure aggregation
     colluders = 0                               # clients that may collude with the server: so many more must be left in a sum
-    code = []                                   # methods and models of one's own that a plan may name, as module:object
+    code = []                                   # methods and models of one's own that a plan may name, as module:object,
+                                                # pinned to their source: "mymodels:net#sha256=..." (sha256sum mymodels.py)
 
 A refusal is a sentence for the other side: it names the plan's value and the rule that it breaks, and nothing of the data.
 """
@@ -25,9 +26,11 @@ from typing import Any
 
 from sordino.errors import BadInput, SordinoError, between, one_of, positive, whole
 from sordino.methods import METHODS
-from sordino.own_code import is_reference
+from sordino.own_code import is_reference, source_hash
 from sordino.privacy.vocabulary import Noise, Observer, Unit, Variant
 from sordino.schemes.terms import Terms
+
+PIN = "#sha256="
 
 
 class Refused(SordinoError):
@@ -57,6 +60,10 @@ class Policy:
         whole(least=self.least)
         whole(0, colluders=self.colluders)
         object.__setattr__(self, "code", tuple(self.code))
+        for entry in self.code:
+            name, sign, pin = str(entry).partition(PIN)
+            if not is_reference(name) or sign and (len(pin) != 64 or set(pin) - set("0123456789abcdef")):
+                raise BadInput(f"code of a policy lists module:object{PIN} and 64 hexadecimal digits, not {entry!r}.")
         for name, words in (("units", Unit), ("observers", Observer), ("variants", Variant), ("methods", METHODS)):
             object.__setattr__(self, name, tuple(getattr(self, name)))
             for word in getattr(self, name):
@@ -80,10 +87,21 @@ class Policy:
         """Before the plan is read, since reading it imports what it names."""
         for name in ("method", "model"):
             value = plan.get(name)
-            if isinstance(value, str) and is_reference(value) and value not in self.code:
+            if not isinstance(value, str) or not is_reference(value):
+                continue
+            if value not in self.own_code:
                 raise Refused(
                     f"{name} {value} is code that this holder does not know; the policy must list it under code."
                 )
+            pin = self.own_code[value]
+            if pin is not None and source_hash(value) != pin:
+                raise Refused(f"{name} {value} is not the code that this holder's policy is pinned to.")
+
+    @property
+    def own_code(self) -> dict[str, str | None]:
+        """Code that a plan may name, and the hash of its source; None: whatever is installed here under that name."""
+        pairs = (entry.partition(PIN) for entry in self.code)
+        return {name: pin or None for name, _, pin in pairs}
 
     def check(self, terms: Terms) -> None:
         """Refuse a plan that breaks a rule. `terms` are worked out here, from the plan alone, not taken on trust."""
@@ -92,7 +110,7 @@ class Policy:
             ("unit", plan.unit, self.units),
             ("observer", plan.observer, self.observers),
             ("variant", plan.variant, self.variants),
-            ("method", plan.method, self.methods or (*METHODS, *self.code)),
+            ("method", plan.method, self.methods or (*METHODS, *self.own_code)),
         ):
             if str(value) not in allowed:
                 raise Refused(f"{name} {value} is not allowed here; allowed: {', '.join(allowed)}.")

@@ -16,6 +16,7 @@ from sordino.privacy import mechanisms
 from sordino.privacy.release import disclose
 from sordino.schemes.fedmap.budgets import PublishedTerms
 from sordino.schemes.fedmap.client import ClientState, ClientTask
+from sordino.schemes.fedmap.diagnostics import proxy
 from sordino.schemes.fedmap.metanet.features import PUBLISHED
 from sordino.schemes.fedmap.published import RawReport
 from sordino.schemes.fedmap.rounds import pack, unpack
@@ -58,8 +59,15 @@ class FedMapPublishedRound(Round):
             multiplier=_typical([report.sigma for report in reports]) or 0.0,
             noise=0.0,
             moved=float(np.linalg.norm(mean)),
+            extra={"eps_global": rule["eps_global"]} | self._proxy(reports),
         )
         return RoundResult(TrainState(t, theta, optimizer, rule, pack(accounts) | {"rho": book.rho}), facts)
+
+    def _proxy(self, reports: tuple[RawReport, ...]) -> dict[str, float]:
+        """Equation 11 of the round's typical step, for equation 13 over any window of rounds."""
+        bound = _typical([report.bound for report in reports])
+        sigma = _typical([report.sigma for report in reports])
+        return {} if bound is None or sigma is None else {"proxy": proxy(bound, sigma, self.plan.delta)}
 
     def close(self, model: TrainState) -> Terms:
         """eps_global of the last round is what the paper would print."""

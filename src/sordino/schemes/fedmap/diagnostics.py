@@ -1,0 +1,45 @@
+"""FedMAP's quantities that steer nothing: equations 10, 13 and 18, from released values and public numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from sordino.rules.claims import classical
+from sordino.schemes.fedmap.rule import ORDERS
+
+
+def largest_claim(sigma: float, rate: float, rounds: int, delta: float) -> float:
+    """Equation 10: the most that the paper's server can print, if no client's sigma is below this and each takes part in all rounds.
+
+    >>> largest_claim(2.36, 0.1, 23, 1e-5) < 1.05 < largest_claim(2.36, 0.1, 150, 1e-5)
+    True
+    """
+    return float(np.min(ORDERS * rate**2 * rounds / (2 * sigma**2) + math.log(1 / delta) / (ORDERS - 1)))
+
+
+def proxy(bound: float, sigma: float, delta: float) -> float:
+    """Equation 11: the heuristic epsilon of one step, C/sigma sqrt(2 ln(1.25/delta))."""
+    return classical(sigma / bound, delta)
+
+
+def deviation(proxies: Sequence[float], target: float) -> float:
+    """Equation 13: gamma, the mean distance of the proxies of a window from the target. Their sum is within T' (target +- gamma).
+
+    >>> deviation([1.0, 4.0], 2.0)
+    1.5
+    """
+    return float(np.mean(np.abs(np.asarray(proxies) - target)))
+
+
+def surrogate(
+    bias: float, sigma: float, dimension: int, spread: float, batch: int, smoothness: float = 1.0, rate: float = 0.01
+) -> float:
+    """Equation 18: U = L |b(C)|^2 + L eta (sigma_g^2 / B + d sigma^2); the clipping bias |b| has to be known from elsewhere.
+
+    >>> surrogate(bias=2.0, sigma=0.5, dimension=4, spread=8.0, batch=8, smoothness=1.0, rate=0.5)
+    5.0
+    """
+    return smoothness * bias**2 + smoothness * rate * (spread / batch + dimension * sigma**2)
