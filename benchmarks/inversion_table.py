@@ -165,3 +165,6 @@ def by_defence(found: list[dict[str, Any]]) -> Iterator[str]:
             f"| {defence} | {row['batch']} | `{row['attack']}` | {row['network']} | {row['mse']:.4f} | {row['psnr']:.1f} "
             f"| {row['ssim']:.3f} | {row['message_at_most']:.2g} | {row['at_most']:.2g} | {said} |"
         )
+    whole = len(list(lines("")))
+    if len(found) < whole:
+        yield f"\n{len(found)} of {whole} lines; the others were not run."

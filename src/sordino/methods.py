@@ -168,7 +168,7 @@ class Method:
         return make(setting, **{k: v for k, v in setting.plan.options.items() if k in _keywords(make)})
 
     def provable(self, plan: Plan) -> bool:
-        """Whether an epsilon can be proven for a run of this plan, be it larger than the one that the paper prints."""
+        """Whether an epsilon can be proven for a run of this plan. It may be larger than the one that the paper prints."""
         return self.private and (
             plan.variant == Variant.CERTIFIED or not self.reasons or self.provable_as_published(plan)
         )

@@ -280,7 +280,7 @@ class _Training:
         return found
 
     def _count(self) -> str:
-        """Enter this run into the account of the data, once, and say what all runs on it come to."""
+        """Enter this run into the account of the data, once, and say what all runs on it have spent."""
         if self.account is None:
             return ""
         name = self.folder.checkpoint / "account"

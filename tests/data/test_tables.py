@@ -170,3 +170,10 @@ def test_labels_that_are_numbers_but_no_classes(tmp_path):
 
 def test_classes_are_declared_or_numbered_through():
     assert vocabulary(["3", "0"]) == ("0", "1", "2", "3") and vocabulary(["10", "9"]) == ("9", "10")
+
+
+def test_without_headings_places_are_names_wherever_the_label_stands(tmp_path):
+    write(tmp_path / "t.csv", "y,u1,1,10\nn,u2,2,20\ny,u1,3,30\n")
+    federation = Federation.from_file(tmp_path / "t.csv", client="1", label="0")
+    assert federation[0][0].tolist() == [[1, 10], [3, 30]] and federation[0][1].tolist() == [1, 1]
+    assert federation.schema.x(read_csv(write(tmp_path / "new.csv", "5,50\n6,60\n"))).tolist() == [[5, 50], [6, 60]]

@@ -1,6 +1,6 @@
 """The run once more, with the attacker in the room: what is sent, or what becomes of a run when it tampers.
 
-Every round is a function of the plan, so an honest replay gives the very models of the run (unless its noise came from
+Every round is a function of the plan, so an honest replay gives the models of the run to the bit (unless its noise came from
 the secure source). Nothing is charged: this is a simulation of what an attacker would have seen, on the owner's own
 machine.
 

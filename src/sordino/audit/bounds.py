@@ -32,7 +32,7 @@ _PRECISION = 1e-9
 
 
 def rate_above(hits: int, trials: int, alpha: float) -> float:
-    """The least rate that `hits` of `trials` still allow, but for a probability of `alpha` (Clopper and Pearson)."""
+    """The least rate that `hits` of `trials` still allow, except with a probability of `alpha` (Clopper and Pearson)."""
     from scipy.special import betaincinv
 
     return 0.0 if hits == 0 else float(betaincinv(hits, trials - hits + 1, alpha))

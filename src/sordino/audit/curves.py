@@ -1,4 +1,4 @@
-"""One run against the very curve that was proven: f-differential privacy for any schedule (Mahloujifar et al. 2024).
+"""One run against the curve that was proven: f-differential privacy for any schedule (Mahloujifar et al. 2024).
 
 A proof is more than one (epsilon, delta): accounting gives delta at every epsilon, that is, a trade-off curve. A
 guess that is right with probability r and wrong with probability w must satisfy r <= e^epsilon w + delta(epsilon) for

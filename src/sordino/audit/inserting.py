@@ -72,7 +72,7 @@ class CanaryCallback(Callback):
         return started._replace(engine=_CanaryEngine(started.engine, self.inserted, work, self._rule))
 
     def on_round(self, run: Run) -> None:
-        """Before the checkpoint of this round: whichever checkpoint survives a crash finds its match."""
+        """Before the checkpoint of this round: after a crash, the newest checkpoint always finds its match."""
         if run.checkpoint_due:
             self.inserted.watch.save(run.state.round)
 

@@ -1,7 +1,7 @@
 """From a run with canaries to a lower bound on its epsilon: what `sordino audit` computes.
 
-Two views of the same run: `all-rounds`, of whoever sees every released model (and, towards a server that sees
-messages, every message), and `final-model`, of whoever sees the last one only. The first decides.
+Two views of the same run. The observer of `all-rounds` sees every released model (and, towards a server that sees
+messages, every message). The observer of `final-model` sees the last model only. The first view decides.
 
 Which bound is the headline follows from what it is held against:
 

@@ -156,7 +156,7 @@ class Silent:
 
 
 class Without:
-    """Per-example gradients of the real kind, but for the target's where it is missing."""
+    """Real per-example gradients. The target's gradient is left out where the target is missing."""
 
     def __init__(self, per_example: PerExample, stage: Stage) -> None:
         self.per_example, self.stage = per_example, stage
@@ -177,7 +177,7 @@ class Without:
 
 
 class NoLedger:
-    """Grants everything, but for what budgets of clients' own refuse: the files of a run are not what is tested here."""
+    """Grants everything that the clients' own budgets allow. The files of a run are not tested here."""
 
     def __init__(self, spending: ClientBudgets | None = None) -> None:
         self.spending = spending

@@ -108,5 +108,5 @@ def _lines(without: np.ndarray, with_it: np.ndarray) -> np.ndarray:
     lines = np.quantile(without, ranks, method="higher")
     top = lines[-1]
     above = with_it[with_it > top]
-    # Half way to the next score: a line on the very maximum would raise false alarms in half of the other runs.
+    # Half way to the next score: a line on the maximum itself would raise false alarms in half of the other runs.
     return np.unique(np.append(lines, (top + above.min()) / 2 if above.size else top))

@@ -62,7 +62,7 @@ class Watch:
     # ---- files -------------------------------------------------------------------------------------------------------
 
     def save(self, round: int) -> None:
-        """Before the checkpoint of this round, so that whichever of the two survives a crash has its match."""
+        """Before the checkpoint of this round: after a crash, the newest checkpoint always finds its match."""
         out = io.BytesIO()
         np.savez(out, ratio=self.ratio, matched=self.matched, releases=np.array(self.releases))
         write_atomically(self._at(round), out.getvalue(), private=True, durable=True)

@@ -35,7 +35,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     check.add_argument("--classes", metavar="INT", help="how many classes there are")
     account = actions.add_parser("account", help="what all runs on your own records have cost, and a limit for them")
     account.add_argument("path", metavar="PATH", help="a table, a folder with one file per client, or an account file")
-    account.add_argument("--limit", metavar="EPSILON", help="from now on all runs together may come to this much")
+    account.add_argument("--limit", metavar="EPSILON", help="the most that all runs together may spend from now on")
     describe.add_argument("--out", metavar="FILE", help="where to write it (default: schema.toml)")
     for action in (everything, get, path, check, describe, account):
         action.add_argument("--json", action="store_true", help="print one JSON object and nothing else")

@@ -1,6 +1,6 @@
 """What `sordino data check` sees in a user's files, and the schema that `sordino data describe` writes.
 
-The first is for the eyes of whoever holds the records: it counts, and shows no cell. The second is public, so of private
+The first is for the holder of the records: it counts, and shows no cell. The second is public, so of private
 records it holds the names and kinds of columns alone; scales and values are left open, to be declared, or come from a public
 test file.
 """

@@ -231,6 +231,8 @@ class Schema:
             and self.labels[0] not in table
         ):
             table = table.renamed(table.label, self.labels[0])
+        if not table.named and all(name in table for name in wanted):
+            return table  # places are its names
         if not table.named or not self.heading:
             full = [*(f.name for f in self.features), *self.labels]
             names = full if len(table.names) == len(full) else wanted

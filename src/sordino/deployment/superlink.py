@@ -1,7 +1,7 @@
 """flower-superlink, guarded: from other machines only the nodes' own interface can be reached.
 
 Flower 1.41 serves the interface of nodes, that of run control and that of running apps on one port, and the last two ask
-nobody for a password: whoever holds the authority's certificate could list and start runs. Here they answer to this machine
+nobody for a password: a holder of the authority's certificate could list and start runs. Here they answer to this machine
 alone. Nodes that come before the server has admitted anyone are asked to wait, instead of being refused and having to start
 again. Start it with the arguments of flower-superlink: ``python -m sordino.deployment.superlink ...``
 """

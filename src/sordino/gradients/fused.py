@@ -142,7 +142,7 @@ def backward(
 
 
 def conv_pool(x: Tensor, layer: Conv, form: Form) -> Tensor:
-    """The block, by whichever way fits this input."""
+    """The block: by the kernels if they take this input, else by PyTorch's layers."""
     if not fits(x, layer.weight, form):
         return form.separate(x, layer)
     if x.dim() == 4:

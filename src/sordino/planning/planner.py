@@ -45,7 +45,7 @@ def plan(setting: Scenario) -> Forecast:
     ratio = ratio_of(setting, multiplier)
     remains = left_of(setting, multiplier)
     verdict: Verdict = "plausible" if remains < PLAUSIBLE else "hard" if remains <= IMPLAUSIBLE else "implausible"
-    # Remedies keep the budget (but for the one that says otherwise), also where the noise was given.
+    # Remedies keep the budget, also where the noise was given; one remedy changes it and says so.
     budget = replace(setting, epsilon=setting.epsilon or spent.epsilon, multiplier=None)
     found = [] if verdict == "plausible" else [make(budget, multiplier, remains) for make in REMEDIES]
     remedies = tuple(sorted(filter(None, found), key=lambda r: (not r.reaches, r.doubtful)))

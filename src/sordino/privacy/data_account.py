@@ -1,6 +1,6 @@
 """What all runs on the same records have cost so far: a data account, kept beside the data.
 
-A run is entered with the whole epsilon and delta that its plan can come to, on disk, before it touches a record; entries add
+A run is entered with the largest epsilon and delta that its plan can spend, on disk, before it touches a record; entries add
 up (basic composition, which holds however later runs are chosen), exactly. A run that would take the sum past the limit is
 refused, and a run that stops early gives nothing back. A run that is not private has no epsilon: under a limit it is refused.
 
@@ -110,7 +110,7 @@ class DataAccount:
             return Total((*book.total.entries, entry), book.total.limit)
 
     def set_limit(self, epsilon: float) -> Total:
-        """From now on all runs together may come to this much."""
+        """The most that all runs together may spend from now on."""
         positive(limit=epsilon)
         with self._opened() as book:
             self._append(book, {"kind": "limit", "epsilon": float(epsilon)})

@@ -16,7 +16,7 @@ leaves one of three things:
   whenever enough of it can be read to know what it grants. Its bytes are kept, in a line of kind `torn` that takes its
   place.
 
-After a crash between grant and checkpoint, a seeded simulation draws the same cohort and the very same noise again, so
+After a crash between grant and checkpoint, a seeded simulation draws the same cohort and the same noise again, so
 nothing new is released and the grant serves again (`resume`). Noise from a secure source is new, and with the first
 release it would make two. Where the cohort and the records are drawn anew as well, the round may be charged once more
 (`resume`); where they are not, two releases on one draw would cost more than two rounds, and the round is given up for
@@ -24,7 +24,7 @@ lost (`forfeit`).
 
 Refusals are not written: they change nothing, and a ledger whose budget is spent stays as it is to the last byte.
 
-The file is made readable by its owner alone. Cohorts in it undo amplification by sampling for whoever reads it, and
+The file is made readable by its owner alone. Cohorts in it undo amplification by sampling towards its readers, and
 what a single client was charged may be private: publish the statement, not the ledger.
 """
 
@@ -178,7 +178,7 @@ class Ledger:
 
     @classmethod
     def read(cls, path: str | Path, plan_digest: str | None = None) -> Ledger:
-        """Look at a ledger, whoever holds it: verified and replayed, nothing locked or written."""
+        """Read a ledger that any process may hold: it is verified and replayed; nothing is locked or written."""
         path = Path(path)
         try:
             text = path.read_bytes()

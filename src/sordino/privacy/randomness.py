@@ -6,7 +6,7 @@ the order in which clients are visited, nor on whether a run was resumed. Two di
 independent for every practical purpose: two of them coincide anywhere with a probability below 2^-128.
 
 The *secure source* is ChaCha20 (RFC 8439) under a key drawn from the operating system. It cannot be seeded, copied or
-saved, for whoever knows the noise can subtract it. A forked process and a long draw get a new key.
+saved, because a reader who knows the noise can subtract it. A forked process and a long draw get a new key.
 """
 
 from __future__ import annotations

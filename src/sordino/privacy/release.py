@@ -28,7 +28,7 @@ S = TypeVar("S")
 class Private(Generic[T]):
     """A value that depends on data and has not been made private yet.
 
-    `bound` is the stamp of clipping: the very bound (see `bounds`) under which each unit's part was clipped. A
+    `bound` is the stamp of clipping: the bound (see `bounds`) under which each unit's part was clipped. A
     mechanism refuses a value whose stamp is not the bound that it is told to noise for.
     """
 

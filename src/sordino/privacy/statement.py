@@ -61,7 +61,7 @@ class Statement:
     personal: bool = False  # clients keep a model, or layers, of their own
     defence: str | None = None  # a heuristic that changed updates before they were clipped
     notes: tuple[str, ...] = ()  # further assumptions, told by the scheme or by the way gradients are clipped
-    account: str = ""  # what all runs on the same records come to, as a sentence
+    account: str = ""  # what all runs on the same records have spent, as a sentence
 
     def __post_init__(self) -> None:
         for name, words in _WORDS.items():

@@ -32,7 +32,7 @@ class Observer(StrEnum):
 
 
 class Sampling(StrEnum):
-    """How units come to take part."""
+    """How the units that take part are chosen."""
 
     POISSON = "poisson"  # each by its own coin
     FIXED = "fixed"  # so many, without replacement

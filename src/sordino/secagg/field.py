@@ -2,7 +2,7 @@
 
 Elements are 16-bit words, polynomials over GF(2) modulo x^16 + x^12 + x^3 + x + 1; addition is exclusive or, and
 multiplication goes through tables of powers and logarithms of the generator x. The field is large enough for 65535
-members and makes a 32-byte secret 16 elements. Table look-ups are not of constant time: whoever can measure the caches
+members and makes a 32-byte secret 16 elements. Table look-ups are not of constant time: an attacker who can measure the caches
 of the machine that holds a secret can see more than this protocol shows.
 """
 

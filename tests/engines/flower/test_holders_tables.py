@@ -133,6 +133,28 @@ def test_what_is_wrong_in_a_table_stays_with_its_holder(tmp_path, caplog):
     place.close()
 
 
+def test_a_server_cannot_ask_by_schemas_which_labels_there_are(tmp_path):
+    """Each refusal tells something of the records, so a holder gives one, and then none that depends on them."""
+    from sordino.engines.flower.part import Facts
+
+    write(tmp_path, {})
+    place = Place(tmp_path)
+    east = place.holders["east"]
+
+    def asked(*classes: str) -> str:
+        schema = SCHEMA.replace(classes=classes)
+        try:
+            east._arrays(Facts("x", len(classes), (4,), (60, 60, 60), None, schema))
+        except Refused as refusal:
+            return str(refusal)
+        return "fits"
+
+    assert asked("no", "yes") == "fits" and asked("no", "yes", "hiv") == "fits"
+    assert "do not fit" in asked("no", "hiv")
+    assert asked("no", "yes") == asked("yes", "hiv") and "must look first" in asked("yes", "hiv")
+    place.close()
+
+
 def test_without_a_schema_the_columns_of_the_first_decide_and_labels_may_have_other_names(tmp_path):
     write(tmp_path, {name: ["age", "bmi", "ill"] for name in [*NAMES, "test"]})
     for name in [*NAMES, "test"]:

@@ -41,6 +41,11 @@ def cases():
                     quick = variant == method.variants[0] and way in QUICK or (name, way) in ALSO
                     marks = () if quick else pytest.mark.slow
                     yield pytest.param(name, str(variant), settings, id=f"{name}, {variant}, {way}", marks=marks)
+    by_epoch = WAYS["client, local noise"] | {"local_epochs": 2}
+    yield pytest.param("noise-gamma", "certified", by_epoch, id="noise-gamma, certified, client, by epoch")
+    laplace = by_epoch | {"mechanism": "laplace"}
+    yield pytest.param("noise-gamma", "published", laplace, id="noise-gamma, published, client, by epoch")
+    yield pytest.param("dp-fedacn", "published", by_epoch, id="dp-fedacn, published, client, sums of gradients")
 
 
 def plan(method, variant, settings):

@@ -1,4 +1,4 @@
-"""How near a reconstruction comes to its original: MSE (lower is nearer), PSNR in dB and SSIM (higher is nearer).
+"""How near a reconstruction is to its original: MSE (lower is nearer), PSNR in dB and SSIM (higher is nearer).
 
 Pixels lie between 0 and 1. PSNR is worked out for each image and then averaged, which is at least the PSNR of the mean MSE. SSIM is
 scikit-image's with the window of Wang et al. 2004 (Gaussian, deviation 1.5, 11 x 11, K1 0.01, K2 0.03), averaged over channels;

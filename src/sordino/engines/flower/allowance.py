@@ -1,6 +1,6 @@
 """What a data holder's records may be used for in all, over every run that anyone ever asks for.
 
-Each run is reserved with the whole epsilon and delta that its plan can come to, on disk, before it may touch data; what
+Each run is reserved with the largest epsilon and delta that its plan can spend, on disk, before it may touch data; what
 is reserved adds up (basic composition, which holds however later runs are chosen), and a run that would take the sum
 past the policy is refused. Within a run its own ledger counts off the rounds. A run that stops early gives nothing back.
 
@@ -38,7 +38,7 @@ class Allowance:
         try:
             lines.lock(self._fd, path)
             self._hash = lines.START
-            self.runs: dict[str, tuple[float, float]] = {}  # what each may come to
+            self.runs: dict[str, tuple[float, float]] = {}  # the most that each may spend
             self._replay(lines.read(self._fd))
         except BaseException:
             os.close(self._fd)
@@ -83,7 +83,7 @@ class Allowance:
         return False
 
     def reserve(self, run: str, epsilon: float, delta: float, policy: Policy) -> None:
-        """Set aside what this run can come to at most; again for the same run costs nothing."""
+        """Set aside the most that this run can spend. A second call for the same run costs nothing."""
         if self.check(run, epsilon, delta, policy):
             return
         row = {"seq": len(self.runs), "kind": "reserve", "run": run, "epsilon": epsilon, "delta": delta}

@@ -1,6 +1,6 @@
 """The transport over Flower's grid: push, look often, take what came within the deadline.
 
-A grid that fails (the SuperLink is gone, or does not know this run any more) is mended by whoever opened it; the exchange
+A grid that fails (the SuperLink is gone, or does not know this run any more) is mended by its opener; the exchange
 under way is lost, and the engine tries its round again.
 """
 

@@ -74,6 +74,7 @@ class Holder:
         self._last = self._read_number()
         self.on_done: Callable[[], None] | None = None
         self.simulated = False
+        self._misfit = False  # a schema did not fit the records
 
     def close(self) -> None:
         for run in self._runs.values():
@@ -184,9 +185,14 @@ class Holder:
         lacking = [f.name for f in facts.schema.features if f.name not in self.data] if self.data.named else []
         if lacking and facts.schema.heading:
             raise Refused(f"the records here have no column {lacking[0]!r}, which the schema of the run asks for.")
+        if self._misfit:
+            raise Refused("a schema did not fit the records here before; whoever runs this holder must look first.")
         try:
             return facts.schema.read(self.data)
         except errors.BadInput as wrong:
+            # Whether records fit is a fact about them. It is told once; a server that tries one schema after another to
+            # find out which labels there are learns no more until somebody has looked and started this holder again.
+            self._misfit = True
             log.error("the records do not fit the schema: %s", wrong)
             raise Refused("the records here do not fit the schema of the run; the holder's log says where.") from None
 

@@ -2,7 +2,7 @@
 
 One folder for each machine, to be carried there and nowhere else:
 
-    ca.crt, ca.key                      the authority; its key belongs to whoever admits members, not to the server
+    ca.crt, ca.key                      the authority; its key belongs to the person who admits members, not to the server
     server/  ca.crt server.crt server.key nodes/NAME.crt
     NAME/    ca.crt node.crt node.key
 

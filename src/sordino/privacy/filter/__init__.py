@@ -28,7 +28,7 @@ __all__ = ["Filter", "GdpFilter", "NoBudget", "RdpFilter", "ScheduleFilter", "fr
 
 
 def from_json(data: FilterJson) -> Filter:
-    """The filter that `to_json` wrote, in the very state it was in."""
+    """The filter that `to_json` wrote, in the state it was in."""
     kinds: dict[str, type[Filter]] = {made.kind: made for made in (RdpFilter, GdpFilter, ScheduleFilter, NoBudget)}
     kind = data.get("kind") if isinstance(data, dict) else None
     if kind not in kinds:

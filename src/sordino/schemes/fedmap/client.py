@@ -100,7 +100,7 @@ class Report:
 
 @dataclass(frozen=True)
 class SummedReport:
-    """What a cohort's reports come to."""
+    """The sum of a cohort's reports."""
 
     began: float = 0.0  # clients that took a step
     log_bound: float = 0.0  # over these, each one's last

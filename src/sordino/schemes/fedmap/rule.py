@@ -53,7 +53,7 @@ REASONS = (
     "A client takes many noisy steps in a round, and the ledger charges one.",
     "The ledger counts on client sampling, but the server sees who takes part and what each of them sends.",
     "Cohorts of a fixed size are accounted as if every client had flipped a coin.",
-    "C and sigma are computed from the raw gradients of the very batch that they protect, so that the size of the noise "
+    "C and sigma are computed from the raw gradients of the batch that they protect, so that the size of the noise "
     "itself depends on the data and no composition theorem applies.",
     "Each client sends its sigma as it is, and the largest epsilon of any client is sent to all: both are exact functions of "
     "private data.",

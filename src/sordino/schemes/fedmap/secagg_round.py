@@ -1,9 +1,9 @@
 """FedMAP's round towards a server that sees sums only: every client keeps its own account, and messages are added up under masks.
 
     cohort    who is drawn; one too small for a sum to hide its members is nobody (`sampling`)
-    grant     the ledger charges each client the most that its purses can come to by now; public, and on disk
+    grant     the ledger charges each client the most that its round budgets can have spent by now; public, and on disk
     errands   every client reckons its own purse, spends it step by step, and keeps its account and its network
-    sum       of the released moves, and of what reports come to (`SummedReport`); on one grid of integers, so that no bit depends on
+    sum       of the released moves and of the reports (`SummedReport`); on one grid of integers, so that no bit depends on
               where clients run
     model     a server step with the mean of the moves, divided by a public number
 
@@ -54,7 +54,7 @@ class FedMapSecAggRound(FedMapRound):
         request = Request(round=t, phase=CONTRIBUTE, grid=GRID, bound=None, state=state, released=True)
         aggregate = self.engine.run(request, items)
         total = require_released(aggregate.total, "what local clients send").decode()
-        tally = self._tally(require_released(aggregate.reports, "what reports come to"), accounts)
+        tally = self._tally(require_released(aggregate.reports, "the sum of reports"), accounts)
         mean = total / self.terms.denominator(cohort)
         theta, optimizer = self.step(model.round + 1, model, mean)
         spent = model.rule.get("spent", 0.0) + tally.spent
@@ -126,7 +126,7 @@ class FedMapSecAggRound(FedMapRound):
                 k, accounts.get(k) or ClientState.blank(), self.terms.budget, int(self.terms.turns[k])
             )
             if made.own.spent + made.purse > most[k] * (1 + 1e-9):
-                raise NotPrivate("a client's purses come to more than it is charged; report this.")
+                raise NotPrivate("a client's round budgets add up to more than it is charged; report this.")
             accounts[k] = made.own
             errands.append(made)
         return errands

@@ -34,7 +34,7 @@ class Settings:
     """Of both parts.
 
     The paper has Adam at 1e-4 and the error of (C, sigma) themselves (equation 5): ``Settings(lr=1e-4, logarithms=False)``. Ours differ:
-    labels spread over decades, so that the plain error is that of the few largest alone; and 1e-4 comes to the same error in some
+    labels spread over decades, so that the plain error is that of the few largest alone; and 1e-4 reaches the same error in some
     twenty times the steps.
     """
 
