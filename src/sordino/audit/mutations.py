@@ -21,6 +21,7 @@ from sordino.audit.broken import (
     ForgottenShare,
     LateBound,
     OnlyGroups,
+    OutOfTurn,
     PerTensor,
     Rebound,
     RestartedNoise,
@@ -37,7 +38,7 @@ from sordino.audit.broken import (
     WholeBits,
     weaker,
 )
-from sordino.audit.cases import Case
+from sordino.audit.cases import IN_TURNS, Case
 from sordino.audit.scripted import JUST_WITHIN, Script
 from sordino.federation.sizes import PublicSizes
 from sordino.methods import METHODS, Method, RuleContext
@@ -46,9 +47,10 @@ from sordino.privacy.bounds import Bound, Flat, Grouped
 from sordino.rules import adact
 from sordino.rules.base import Rule
 from sordino.schemes.base import Exposure, Scheme
-from sordino.schemes.client import Client
+from sordino.schemes.client import Client, ClientUpdate
 from sordino.schemes.local import Local
 from sordino.schemes.pooled import Pooled
+from sordino.schemes.turns import Turns
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,13 @@ MUTATIONS = (
         "everyone takes part, accounted as sampled",
         broken("dp-fedavg", _client(round_class=EveryoneDraws)),
         {"sampling": "poisson", "clients": 4, "cohort": 1},
+    ),
+    Mutation(
+        "clients that do not wait for their turn",
+        broken("dp-bandmf", type("Crowded", (Turns,), {"round_class": OutOfTurn, "work_class": ClientUpdate})),
+        IN_TURNS,
+        Script(turns=False),
+        checked=broken("dp-bandmf", type("CrowdedChecked", (Turns,), {"round_class": OutOfTurn})),
     ),
     Mutation(
         "records drawn every time, charged as sampled",

@@ -53,8 +53,8 @@ def outer(factors: Tensor, g: Tensor, a: Tensor) -> Tensor:
     if kernels is None or w.shape[1] > _FEW:
         return w.t() @ a.double()
     a, (n, o) = _rows(a), w.shape
-    out, scratch = w.new_empty(o, a.shape[1]), w.new_empty(8 * n)
-    kernels.sordino_outer(a.data_ptr(), w.data_ptr(), n, a.shape[1], o, out.data_ptr(), scratch.data_ptr())
+    out = w.new_empty(o, a.shape[1])
+    kernels.sordino_outer(a.data_ptr(), w.data_ptr(), n, a.shape[1], o, out.data_ptr())
     return out
 
 
