@@ -312,7 +312,13 @@ TABLE = (
         banded.certified,
         units=(Unit.CLIENT,),
         observers=(Observer.PUBLIC,),
-        defaults={"unit": "client", "observer": "public"},
+        defaults={
+            "unit": "client",
+            "observer": "public",
+            "sampling": "poisson",
+            "server_optimizer": "momentum",
+            "lr_schedule": "constant",
+        },  # fmt: skip
         paper_setting=AT_SERVER | {"sampling": ("poisson",)},
         own_scheme=turns.own_scheme,
     ),

@@ -13,7 +13,6 @@ from sordino.errors import BadInput
 from sordino.federation.population import Federation
 from sordino.federation.sampling import Draws
 from sordino.federation.sizes import PublicSizes
-from sordino.planning.bands import best, compare
 from sordino.privacy import events
 from sordino.schemes import settle
 from sordino.schemes.client import Client
@@ -127,14 +126,3 @@ def test_a_seeded_run_resumes_to_the_same_bits(tmp_path):
         assert all(one.ok is not False for one in check(tmp_path / folder).checks)
     text = whole.statement.text()
     assert "take turns" in text and "one round of 3" in " ".join(text.split())
-
-
-def test_the_planner_says_how_many_bands_leave_the_least_noise():
-    few = plan(clients=10_000, cohort=100, rounds=200, epsilon=4.0, multiplier=None, options={})
-    rows = compare(few, [1, 4, 16])
-    assert [row.bands for row in rows] == [1, 4, 16] and rows[0].relative == 1
-    assert rows[2].relative < rows[1].relative < 0.75
-    tight = plan(clients=10_000, cohort=1000, rounds=100, epsilon=0.5, multiplier=None, options={})
-    assert best(tight).bands == 1  # amplification is worth more there
-    with pytest.raises(BadInput, match="dp-bandmf"):
-        compare(plan(method="dp-fedavg", options={}))
