@@ -31,7 +31,9 @@ def test_one_band_leaves_the_noise_of_independent_rounds():
 
 
 def test_the_planner_offers_it():
-    hard = Scenario(clients=5000, cohort=50, dimension=300_000, rounds=60, unit="client", observer="public", epsilon=4.0)
+    hard = Scenario(
+        clients=5000, cohort=50, dimension=300_000, rounds=60, unit="client", observer="public", epsilon=4.0
+    )
     found = {remedy.change: remedy for remedy in planner.plan(hard).remedies}
     assert "dp-bandmf --option bands=" in found["correlated noise"].options
     assert "less noise in the model" in found["correlated noise"].text
