@@ -12,7 +12,7 @@ from redteam.table import ROWS, Line, lines, refused  # noqa: E402
 
 # The others only call what has a test of its own in this folder.
 HERE = ["draws", "schedule", "own rule", "two mechanisms", "relation", "small numbers", "page", "sizes"]
-RUNS = 400 if os.environ.get("SORDINO_SLOW_TESTS") else 12
+RUNS = 400 if os.environ.get("SORDINO_SLOW_TESTS") else 8
 
 
 @pytest.mark.parametrize("name", ROWS if os.environ.get("SORDINO_SLOW_TESTS") else HERE)
