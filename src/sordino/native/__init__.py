@@ -16,7 +16,6 @@ import zlib
 from functools import cache
 from pathlib import Path
 
-
 SUFFIXES = (".c", ".h", ".inc")  # as in setup.py
 
 
