@@ -247,25 +247,24 @@ def speed() -> str:
     def add(what: str, name: str, slow: float, fast: float) -> None:
         lines.append(f"| {what} | `{name}` | {1e3 * slow:.2f} | {1e3 * fast:.2f} | {slow / fast:.1f} |")
 
-    for name, shape in (
-        ("lenet", (1, 28, 28)),
-        ("cnn-mnist", (1, 28, 28)),
-        ("cnn-cifar", (3, 32, 32)),
-        ("cnn-rail", (2, 256)),
-    ):
-        flat = Flat(build(name, shape, 10))
-        x, y = torch.randn(256, *shape), torch.randint(0, 10, (256,))
+    for name in ("lenet", "cnn-mnist", "cnn-cifar", "cnn-rail", "std-mlp", "char-lstm"):
+        shape = {"cnn-rail": (2, 256), "cnn-cifar": (3, 32, 32), "std-mlp": (3, 32, 32)}.get(name, (1, 28, 28))
+        if name == "char-lstm":
+            flat, x, y = Flat(build(name, (80,), 80)), torch.randint(0, 80, (128, 80)), torch.randint(0, 80, (128,))
+        else:
+            flat, x, y = Flat(build(name, shape, 10)), torch.randn(256, *shape), torch.randint(0, 10, (256,))
         fisher = Fisher(flat, cross_entropy)
         fisher.diagonal(x[:1], y[:1])  # chooses how
 
         def obvious(flat: Flat = flat, x: torch.Tensor = x, y: torch.Tensor = y) -> None:
             total = torch.zeros(flat.size, dtype=torch.float64)
-            for i in range(64):
+            for i in range(32):
                 flat.grad.zero_()
                 F.cross_entropy(flat.model(x[i : i + 1]), y[i : i + 1]).backward()
                 total += flat.grad.double().square()
 
-        add("Fisher diagonal", name, _least(obvious) / 64, _least(lambda f=fisher, x=x, y=y: f.diagonal(x, y)) / 256)  # type: ignore[misc]
+        fast = _least(lambda f=fisher, x=x, y=y: f.diagonal(x, y)) / len(x)  # type: ignore[misc]
+        add("Fisher diagonal", name, _least(obvious) / 32, fast)
     for name, shape in (
         ("lenet", (1, 28, 28)),
         ("cnn-mnist", (1, 28, 28)),
