@@ -14,7 +14,8 @@ length of the released mean (docs/regret.md).
 Units name the bin that their norm falls in *together with* the clipped sum, so a round needs one pass over the data, and its
 bound follows from the rounds before. The first grid of bins is twelve decades wide; once norms were heard the grid is laid
 around them. Counts are added up over a window of rounds, as long as their noise asks for. Counts that noise explains are taken
-as zero: a false count far out would count with its large norm.
+as zero: a false count far out would count with its large norm. On the first grid, where that norm is decades too large,
+a count must be surer.
 
 A median collapses when most units are learnt; this bound does not, since few long norms keep the mean of the norms up. It never
 falls below `floor` times that mean.
@@ -42,6 +43,7 @@ TOLERANCE = 0.05  # noise in a fraction of units that is fully acceptable
 LOUD = 0.4  # noise in a fraction of units that cannot be heard through
 WINDOW = 20.0  # rounds that are added up at most
 SURE = 2.0  # standard deviations, below which a count may be noise
+SURER = 3.5  # on the wide grid, where one false count moves the bound by decades: below 1 in 200 over all its bins
 CANDIDATES = 64
 
 
@@ -108,7 +110,8 @@ class ExpectedError:
         half = (grid[1] - grid[0]) / 2
         middles = np.exp(np.append(grid - half, grid[-1] + half))
         counts = np.asarray(state["counts"])
-        counts = np.where(counts > SURE * math.sqrt(state["variance"]), counts, 0.0)
+        sure = SURER if bins.is_wide(state, SPAN) else SURE
+        counts = np.where(counts > sure * math.sqrt(state["variance"]), counts, 0.0)
         return middles, counts / max(counts.sum(), 1e-12)
 
     # ---- the best bound ----------------------------------------------------------------------------------------------
