@@ -107,11 +107,12 @@ EXPORT WIDEST void sordino_weighted(const float *x, const double *f, long n, lon
     for (int k = 0; k < COUNT; k++) *(wide4 *)(out + (q + k) * d + from) = a[k]; \
     break;                                                                     \
   }
+enum { LINE = 16 }; /* floats */
 EXPORT WIDEST void sordino_outer(const float *x, const double *w, long n, long d, long o, double *out) {
   long from = 0;
   for (; from + QUAD <= d; from += QUAD) {
-    if (from % LANES == 0)
-      for (long i = 0; i < n; i++) __builtin_prefetch(x + i * d + from + LANES);
+    if (from % LINE == 0)
+      for (long i = 0; i < n; i++) __builtin_prefetch(x + i * d + from + LINE);
     for (long q = 0, some; q < o; q += some) switch (some = o - q >= 10 ? 10 : o - q >= 5 ? 5 : o - q) {
         COLUMNS(1) COLUMNS(2) COLUMNS(3) COLUMNS(4) COLUMNS(5) COLUMNS(10)
       }
@@ -128,7 +129,8 @@ EXPORT WIDEST void sordino_outer(const float *x, const double *w, long n, long d
 
 /* What is computed of an example is the same sequence of operations in whichever of the four places it stands, and none of them
  * touches another example: a place without one computes the first again and drops it. */
-enum { ABOVE = 4, ASIDE = 3 };
+enum { ABOVE = 4, ASIDE = 3, HALF = 8 };
+typedef float half __attribute__((vector_size(4 * HALF), aligned(4), may_alias));
 
 INLINE float across(half v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
 
