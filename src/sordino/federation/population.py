@@ -83,6 +83,7 @@ class Federation:
         self._make, self._size = make, size
         self._test, self._local_tests = test, local_tests
         self._test_rows = test_rows if test is not None else None  # which of the public test set is each client's
+        self.held_out: Federation | None = None  # records that nothing is trained on (`federation.held_out`)
 
     # ---- what a client holds ---------------------------------------------------------------------------------
 
@@ -227,6 +228,8 @@ class Federation:
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             for start in range(0, len(array), _HASHED):
                 digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
+        if self.held_out is not None:
+            digest.update(self.held_out.fingerprint_of(k).encode())
         return digest.hexdigest()
 
     def mapped(self, apply: Callable[[np.ndarray], np.ndarray]) -> Federation:
@@ -248,6 +251,8 @@ class Federation:
             made._test = apply(self._test[0]), self._test[1]
         if self._local_tests is not None:
             made._local_tests = [(apply(x), y) for x, y in self._local_tests]
+        if self.held_out is not None:
+            made.held_out = self.held_out.mapped(apply)
         return made
 
     def fingerprint(self) -> str:
@@ -268,6 +273,8 @@ class Federation:
             if array is not None:
                 for start in range(0, len(array), _HASHED):
                     digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
+        if self.held_out is not None:
+            digest.update(self.held_out.fingerprint().encode())
         return digest.hexdigest()
 
     @property
