@@ -87,7 +87,7 @@ def input_shape(plan: Plan, federation: Federation) -> tuple[int, ...]:
 
 def population(plan: Plan) -> Federation:
     """All that the plan's data names; what the plan holds out is put aside (`Federation.held_out`)."""
-    return held_apart(_everyone(plan), plan)
+    return held_apart(everyone(plan), plan)
 
 
 def held_apart(federation: Federation, plan: Plan) -> Federation:
@@ -97,8 +97,8 @@ def held_apart(federation: Federation, plan: Plan) -> Federation:
     return hold_out(federation, plan.holdout, plan.seed)
 
 
-def _everyone(plan: Plan) -> Federation:
-    """A name of the catalogue means that data set, also where a folder happens to be called so (`./mnist` is the folder)."""
+def everyone(plan: Plan) -> Federation:
+    """All records of all clients. A name of the catalogue means that data set, also where a folder happens to be called so (`./mnist` is the folder)."""
     seed = plan.seed if plan.partition_seed is None else plan.partition_seed
     if is_given(plan.data):
         raise BadInput(
@@ -137,6 +137,11 @@ def as_trained(plan: Plan, federation: Federation, model: nn.Module) -> Plan:
 def _scaled(plan: Plan, federation: Federation) -> Plan:
     """Private statistics scale the columns that no schema scales: not words, not what has a public range."""
     schema, asked = federation.schema, plan.prepare
+    if schema is not None and schema.gaps and asked and asked.get("kind") != "standard":
+        raise BadInput(
+            f'the schema says missing = "fill", and preparation {asked["kind"]} takes no record with gaps: use prepare standard, or '
+            "fill the cells in."
+        )
     if schema is None or asked.get("kind") != "standard" or asked.get("columns") is not None:
         return plan
     columns = [k for k, name in enumerate(schema.inputs) if name in schema.unscaled]

@@ -245,3 +245,17 @@ def test_verify_sees_a_second_test_and_figures_that_were_changed(tmp_path):
     assert check(tmp_path / "run").ok
     (tmp_path / "run" / "held_out.jsonl").unlink()
     assert not check(tmp_path / "run").ok
+
+
+def test_held_out_records_are_the_non_members_of_an_attack(tmp_path):
+    """Members are those that were trained on; the replay of the rounds ends in the same model."""
+    from sordino.attacks.protocol import Protocol
+    from sordino.attacks.runs import Settings, attack_run
+
+    bare = Federation.from_arrays([toy(size=80).raw(k) for k in range(12)], classes=3, name="toy")
+    train(model(), bare, plan(unit="client", sampling="none"), out=tmp_path / "run")
+    table = attack_run(
+        tmp_path / "run", ["basic", "cs"], Settings(Protocol(records=60)), make=lambda seed: build("linear", (5,), 3, seed),
+        federation=bare,
+    )  # fmt: skip
+    assert {row["attack"] for row in table["results"]} == {"basic", "cs"} and not table["refused"]

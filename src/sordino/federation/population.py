@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sordino.data.check import Pair, alike, checked, count_classes, labeller, same_shape
-from sordino.data.dataset import Normalise, usual
+from sordino.data.dataset import GAPS, Normalise, usual
 from sordino.data.ingest import Source
 from sordino.data.layout import Layout, is_parts, pack
 from sordino.data.schema import CLASSIFICATION, TASKS, Schema
@@ -219,6 +219,13 @@ class Federation:
         made.x, made.y = (_frozen(np.concatenate(pair)) for pair in ((self.x, x), (self.y, y)))
         return made
 
+    def tested_on(self, other: Federation) -> Federation:
+        """The same population with the records of `other` in the place of a public test set: for attacks on a run of one's own."""
+        made = copy.copy(self)
+        made.__dict__.pop("test", None)
+        made._test, made._test_rows = (other.x, other.y) if other.x is not None and other.y is not None else None, None
+        return made
+
     def fingerprint_of(self, k: int) -> str:
         """A digest of client k's records; empty where they are made on demand. Private, as `fingerprint` is."""
         if self.offsets is None:
@@ -324,10 +331,11 @@ class Federation:
             raise BadInput(f"there are {len(clients)} clients but {len(ids)} ids: give one id per client.")
         label = labeller(ids)
         clients, test, layout = _packed(clients, test, label)
-        pairs = [checked(x, y, classes, label(k), task) for k, (x, y) in enumerate(clients)]
+        gaps = normalise is not None and normalise.fill
+        pairs = [checked(x, y, classes, label(k), task, gaps) for k, (x, y) in enumerate(clients)]
         same_shape([x for x, _ in pairs], label)
         offsets = np.concatenate([[0], np.cumsum([len(y) for _, y in pairs])]).astype(np.int64)
-        public = None if test is None else checked(*test, classes, "the test set", task)
+        public = None if test is None else checked(*test, classes, "the test set", task, gaps)
         own = None
         if local_tests is not None:
             own = [checked(*held, classes, f"the test of {label(k)}", task) for k, held in enumerate(local_tests)]
@@ -432,6 +440,7 @@ class Federation:
             schema=read.schema,
             origin=origin,
             names_from_labels=read.names_from_labels,
+            normalise=GAPS if read.schema is not None and read.schema.gaps else None,
         )
 
     @classmethod
@@ -471,6 +480,7 @@ class Federation:
             schema=read.schema,
             origin=Origin(given(name), client_column=client, label=labels, schema=source.schema, task=task),
             names_from_labels=read.names_from_labels,
+            normalise=GAPS if read.schema.gaps else None,
         )
 
     @classmethod

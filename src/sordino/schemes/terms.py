@@ -100,7 +100,7 @@ class Terms:
     def tested(self) -> int:
         """Units that are tested on: records, or clients that hold some out. A public number."""
         held = self.public.held_out
-        if held is None:
+        if held is None or self.plan.holdout is None:
             return 0
         return int((held > 0).sum()) if self.plan.unit == Unit.CLIENT else int(held.sum())
 

@@ -123,7 +123,8 @@ class Part(Federation):
     @classmethod
     def held(cls, facts: Facts, own: int, x: np.ndarray, y: np.ndarray, plan: Plan | None = None) -> Part:
         """Client `own`'s place. The `plan` says which records are held out, if some are."""
-        x, y = checked(x, y, facts.classes, f"client {own}", facts.task)
+        gaps = facts.schema is not None and facts.schema.gaps
+        x, y = checked(x, y, facts.classes, f"client {own}", facts.task, gaps)
         if tuple(x.shape[1:]) != facts.shape:
             raise BadInput(f"the records here have shape {tuple(x.shape[1:])}, the federation's {facts.shape}.")
         if not 0 <= own < facts.clients or len(y) != facts._all[own]:
