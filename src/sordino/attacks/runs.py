@@ -136,6 +136,10 @@ def invert_run(
             raise BadInput(f"{one.name} is an attack of kind {one.kind}; call attack_run for it.")
     plan = Plan.load(RunFolder.reopen(folder).plan)
     weights, statement = _ended(folder)
+    if plan.task != CLASSIFICATION:
+        raise BadInput(
+            f"inversion takes a message apart by classes, and this run is a {plan.task}; there is none for it yet."
+        )
     if plan.preparation is not None:
         raise BadInput(
             f"the model of this run takes what preparation {plan.preparation.kind} makes of a record, and inversion looks for "
@@ -231,10 +235,6 @@ def _assembled(plan: Plan, make: Make | None, federation: Federation | None) -> 
     from sordino.assembly import assemble
     from sordino.models import build
 
-    if plan.task != CLASSIFICATION:
-        raise BadInput(
-            f"attacks look at the classes that a model names, and this run is a {plan.task}; there is none for it yet."
-        )
     if make is not None and federation is not None:
         return plan, make, federation
     if federation is None or plan.model == "auto":
