@@ -191,10 +191,6 @@ class Plan:
             raise BadInput(
                 f"method {self.method} has no privacy: neither epsilon nor multiplier says anything; leave them out."
             )
-        if self.canaries and self.task != CLASSIFICATION and self.canary in RECORD_CANARIES:
-            raise BadInput(
-                f"canary {self.canary} is a record with a wrong class, and {self.task} has none; use turning or steady."
-            )
         if self.canaries and not self.private:
             raise BadInput(
                 f"method {self.method} has no bound for canaries to reach; use a private method, or canaries 0."
