@@ -15,6 +15,7 @@ from sordino.privacy.ledger import Ledger
 from sordino.verify.checking import check
 
 pytest.importorskip("flwr")
+pytestmark = pytest.mark.slow  # a minute of processor time; test_holders_tables.py is the small form
 PAGE = Path(__file__).parents[3] / "docs" / "tutorial.md"
 
 
