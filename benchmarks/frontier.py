@@ -199,7 +199,9 @@ def table() -> str:
         lower = next((f"{row['epsilon_lower']:.3g}" for row in rows if row.get("epsilon_lower") is not None), "")
         found = next((row["attacks"] for row in rows if row.get("attacks")), {})
         auc = ", ".join(f"{name} {one['auc']:.3f} ({one['control_auc']:.3f})" for name, one in found.items())
-        recent = [row for row in rows if not row.get("earlier")] or rows  # of the others the head had no kernel of its own
+        recent = [
+            row for row in rows if not row.get("earlier")
+        ] or rows  # of the others the head had no kernel of its own
         cpu, memory = np.mean([row["cpu_seconds"] for row in recent]), max(row["memory_mb"] for row in rows)
         lines.append(
             f"| {data} | {epsilon} | **{np.mean(accuracies):.2f}%** | {each} | {least} | {aim} | {lower} | {auc} | {cpu:.0f} | {memory:,} |"

@@ -1,7 +1,7 @@
 """What each ingredient of the recipe `frontier` buys, on training records of CIFAR-10 that are kept out.
 
     python benchmarks/frontier_ablation.py --write        every line, docs/results/frontier_ablation.json; goes on where it stopped
-    python benchmarks/frontier_ablation.py --only shifted --write
+    python benchmarks/frontier_ablation.py --only soft2 --write
     python benchmarks/frontier_ablation.py --page         the table of docs/features.md
 
 10,000 training records train and the last 10,000 score; noise is brought down to what 50,000 would get. 100 filters instead of 800, so that a line takes
@@ -47,9 +47,6 @@ class Line:
     blocks: tuple[Block, ...] = (Block(100),)
     power: float = 0.5
     damped: int = 400
-    shifted: int = (
-        0  # features are averaged over pictures moved by so many pixels in four directions, and the picture itself
-    )
     network: bool = False  # features of the pre-trained network beside those of the filters
     bound: float = 1.0  # times the recipe's
     noise: float = 1.0  # times the recipe's noise on scores
@@ -79,31 +76,21 @@ LINES = {
     "cells3": Line("3 x 3 cells instead of 2 x 2", (Block(100, cells=3),)),
     "threshold7": Line("threshold 0.7 instead of 1", (Block(100, threshold=0.7),)),
     "patch8": Line("patches of 8 x 8 instead of 6 x 6", (Block(100, 8),)),
-    "shifted": Line("augmentation: features averaged over 5 shifts by 2 pixels", shifted=2),
+    "soft2": Line("augmentation: features averaged over shifts by up to 2 pixels (soft cells)", (Block(100, soft=2),)),
+    "soft4": Line("the same, up to 4 pixels", (Block(100, soft=4),)),
     "unmirrored": Line("no averaging with the mirror image", (Block(100, mirror=False),)),
     "network": Line("+ features of a network pre-trained on synthetic pictures", network=True),
 }
 
 
 def features(line: Line, made: Extractor, x: np.ndarray) -> np.ndarray:
-    """What the map gives, before blocks are brought to unit length and joined; augmented if the line says so."""
+    """What the map gives, before blocks are brought to unit length and joined."""
     raw = made.map(x)
-    for axis in (2, 3) if line.shifted else ():
-        for way in (-line.shifted, line.shifted):
-            raw += made.map(moved(x, way, axis))
     if line.network:
         from pretrained import Network
 
         raw = np.concatenate([raw, Network.load(WEIGHTS)(x)], axis=1)
     return raw
-
-
-def moved(x: np.ndarray, way: int, axis: int) -> np.ndarray:
-    """Pictures moved by `way` pixels; the border is repeated."""
-    room = [(0, 0)] * x.ndim
-    room[axis] = (max(way, 0), max(-way, 0))
-    start = max(-way, 0)
-    return np.take(np.pad(x, room, mode="edge"), range(start, start + x.shape[axis]), axis)
 
 
 def joined(line: Line, made: Extractor, raw: np.ndarray) -> np.ndarray:
@@ -112,9 +99,9 @@ def joined(line: Line, made: Extractor, raw: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=1)
-def mapped(blocks: tuple[Block, ...], shifted: int, network: bool) -> tuple[Extractor, np.ndarray, np.ndarray]:
+def mapped(blocks: tuple[Block, ...], network: bool) -> tuple[Extractor, np.ndarray, np.ndarray]:
     """The map of these blocks, of the records and of synthetic pictures."""
-    made, line = extractor(Recipe(blocks, damped=0), (3, 32, 32)), Line("", blocks, shifted=shifted, network=network)
+    made, line = extractor(Recipe(blocks, damped=0), (3, 32, 32)), Line("", blocks, network=network)
     pictures = images(made.recipe.pictures, (3, 32, 32), made.recipe.seed, made.recipe.leaves)
     return made, features(line, made, records()[0]), features(line, made, pictures)
 
@@ -129,7 +116,7 @@ def records() -> tuple[np.ndarray, np.ndarray]:
 
 def prepared(line: Line) -> np.ndarray:
     """Rows that the head takes, with a mean that has the noise of the recipe at epsilon 4."""
-    made, raw, public = mapped(line.blocks, line.shifted, line.network)
+    made, raw, public = mapped(line.blocks, line.network)
     rows = joined(line, made, raw)
     noise = np.random.default_rng(0).standard_normal(rows.shape[1]) * 15 / WHOLE
     mean = rows[:TRAIN].mean(axis=0, dtype=np.float64) + noise
