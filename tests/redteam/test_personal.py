@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -58,7 +59,8 @@ def test_a_server_that_sees_every_message_never_sees_a_personal_coordinate(tmp_p
     monkeypatch.syspath_prepend(str(tmp_path))
     from hall import ANYTHING
 
-    policy = replace(ANYTHING, code=("nets_of_mine:two_layers",))
+    pin = hashlib.sha256(module.read_bytes()).hexdigest()
+    policy = replace(ANYTHING, code=(f"nets_of_mine:two_layers#sha256={pin}",))
     hall = Tapped(toy(clients=3), tmp_path / "holders", policy)
     hall.train(Plan(**BARE | {"model": "nets_of_mine:two_layers", "personal": "3"}), tmp_path / "run")
     hall.close()
