@@ -187,8 +187,7 @@ class HolderRun:
 
     @cached_property
     def measure(self) -> Measure:
-        part = self.part
-        return Measure(part.task, part.class_names, None if part.schema is None else part.schema.scale)
+        return held_out.measure_for(self.terms, self.part)
 
     def _open_aside(self) -> Ledger | None:
         if self.terms.held_out is None:
