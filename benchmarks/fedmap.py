@@ -283,7 +283,10 @@ def _milliseconds(call: Any, clock: Any = time.perf_counter, times: int = 20) ->
     return 1e3 * float(np.median(taken)) if clock is time.perf_counter else 1e3 * sum(taken) / times
 
 
-TABLES = {f.__name__: f for f in (loop, table3, table4, participation, readings, scales, compare, ablations, ledger, controller)}
+TABLES = {
+    f.__name__: f
+    for f in (loop, table3, table4, participation, readings, scales, compare, ablations, ledger, controller)
+}
 
 
 def main() -> None:

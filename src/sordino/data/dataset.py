@@ -53,6 +53,9 @@ class Normalise:
         return cls(float(fields["scale"]), tuple(fields["mean"]), tuple(fields["std"]), bool(fields["tokens"]))
 
 
+NO_LABEL = -1
+"""Where an example has a label at every position of a sequence: at this one it has none, and nothing is asked of a model."""
+
 PIXELS = Normalise(scale=1 / 255)
 TOKENS = Normalise(tokens=True)
 

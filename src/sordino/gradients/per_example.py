@@ -129,9 +129,7 @@ class PerExample:
         passes = [taken for chunk in self._chunks(x, y, None) for taken in chunk]
         return lambda bound: self._clipped(passes, bound)
 
-    def _clipped(
-        self, passes: Iterable[tuple[PerExampleGrads, int]], bound: Bound
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _clipped(self, passes: Iterable[tuple[PerExampleGrads, int]], bound: Bound) -> tuple[np.ndarray, np.ndarray]:
         clip = self._clip if _by_norm(bound) else self._clip_rows
         parts = [clip(taken, real, bound) for taken, real in passes]
         return sum((part for part, _ in parts[1:]), parts[0][0]), np.concatenate([lengths for _, lengths in parts])

@@ -104,7 +104,9 @@ class Trained:
         return x.astype(np.float32) if x.dtype.kind == "f" else x
 
     def predict(self, data: np.ndarray | Table | Frame | str | Path) -> Predictions:
-        raw = scores_of(self.module, self.inputs(data))[:, : len(self.outputs)].astype(np.float64)
+        """What the model says of each example; of a model that predicts at every position of a sequence, at the last."""
+        raw = scores_of(self.module, self.inputs(data))
+        raw = (raw[:, -1] if raw.ndim > 2 else raw)[:, : len(self.outputs)].astype(np.float64)
         if self.task == CLASSIFICATION:
             chances = probabilities(raw)
             return Predictions(self.task, self.outputs, tuple(self.outputs[k] for k in raw.argmax(1)), chances)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sordino.data.schema import CLASSIFICATION
+
 if TYPE_CHECKING:
     from sordino.data.dataset import Dataset
     from sordino.federation.population import Federation
@@ -23,18 +25,21 @@ class PublicFacts:
     shape: tuple[int, ...]  # of one record
     classes: int
     tokens: bool = False  # whole numbers that name characters or words
+    positions: bool = False  # a record has a label at every position
 
     @classmethod
     def of(cls, federation: Federation) -> PublicFacts:
         x, normalise = federation.x, federation.normalise
         dtype = np.dtype(np.float32) if x is None else x.dtype
         tokens = dtype.kind in "iu" and dtype != np.uint8 if normalise is None else normalise.tokens
-        return cls(federation.examples, federation.clients, federation.input_shape, federation.classes, tokens)
+        shape, classes, y = federation.input_shape, federation.classes, federation.y
+        positions = federation.task == CLASSIFICATION and y is not None and y.ndim > 1
+        return cls(federation.examples, federation.clients, shape, classes, tokens, positions)
 
     @classmethod
     def of_dataset(cls, data: Dataset, clients: int) -> PublicFacts:
         tokens = data.normalise is not None and data.normalise.tokens
-        return cls(len(data), clients, tuple(data.x.shape[1:]), data.classes, tokens)
+        return cls(len(data), clients, tuple(data.x.shape[1:]), data.classes, tokens, data.y.ndim > 1)
 
     def prepared(self, preparation: Preparation | None) -> PublicFacts:
         """Of what a model sees, where a preparation stands before it."""

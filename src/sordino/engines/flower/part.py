@@ -96,6 +96,10 @@ class Part(Federation):
     def held(cls, facts: Facts, own: int, x: np.ndarray, y: np.ndarray) -> Part:
         """Client `own`'s place."""
         x, y = checked(x, y, facts.classes, f"client {own}", facts.task)
+        if facts.task == CLASSIFICATION and y.ndim > 1:
+            raise BadInput(
+                "labels at every position of a record are for runs on one machine; give one label per record."
+            )
         if tuple(x.shape[1:]) != facts.shape:
             raise BadInput(f"the records here have shape {tuple(x.shape[1:])}, the federation's {facts.shape}.")
         if not 0 <= own < facts.clients or len(y) != facts.sizes[own]:

@@ -37,7 +37,9 @@ from sordino.schemes.request import Reply, Request
 if TYPE_CHECKING:
     from sordino.privacy.randomness import Source
 
-Clipper = Callable[[Bound], tuple[np.ndarray, np.ndarray]]  # the gradients of one batch: their clipped sum, and their norms
+Clipper = Callable[
+    [Bound], tuple[np.ndarray, np.ndarray]
+]  # the gradients of one batch: their clipped sum, and their norms
 HUGE = Flat(1e12)  # clips nothing that is finite
 
 

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from sordino.errors import BadInput
 from sordino.schemes.fedmap.metanet import features
-from sordino.schemes.fedmap.metanet.features import CERTIFIED, NAMES, PUBLISHED, Look, carried, raw_row, read, stack, usable
+from sordino.schemes.fedmap.metanet.features import (
+    CERTIFIED,
+    NAMES,
+    PUBLISHED,
+    Look,
+    carried,
+    raw_row,
+    read,
+    stack,
+    usable,
+)
 
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 
