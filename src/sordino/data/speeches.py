@@ -26,17 +26,9 @@ def federation(plays: dict[str, str], keep: int = ROLES, train: int = TRAIN, tes
     said, found = largest_roles(plays, keep)
     held = np.array([max(1, len(speeches) // 5) for speeches in said.values()])
     left = np.array([len(speeches) for speeches in said.values()]) - held
-    parts = []
-    for begins, most in ((np.zeros_like(left), fill(left, train)), (left, fill(held, test))):
-        runs = [
-            [pair for speech in speeches[b : b + n] for pair in cut(speech)]
-            for speeches, b, n in zip(said.values(), begins, most)
-        ]
-        x, y = (np.array([pair[side] for own in runs for pair in own], np.int8) for side in (0, 1))
-        parts.append(
-            (x.astype(np.uint8), y, np.repeat(np.arange(len(runs), dtype=np.int32), [len(own) for own in runs]))
-        )
-    (x, y, groups), (test_x, test_y, test_groups) = parts
+    kept, told = fill(left, train), fill(held, test)
+    x, y, groups = _pooled([own[:n] for own, n in zip(said.values(), kept)])
+    test_x, test_y, test_groups = _pooled([own[b : b + n] for own, b, n in zip(said.values(), left, told)])
     return Dataset(
         name=NAME,
         x=x,
@@ -48,12 +40,15 @@ def federation(plays: dict[str, str], keep: int = ROLES, train: int = TRAIN, tes
         groups=groups,
         group_names=tuple(said),
         test_groups=test_groups,
-        notes={
-            "roles_found": found,
-            "speeches": min(train, int(left.sum())),
-            "test_speeches": min(test, int(held.sum())),
-        },
+        notes={"roles_found": found, "speeches": int(kept.sum()), "test_speeches": int(told.sum())},
     )
+
+
+def _pooled(said: list[list[str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Runs, their labels, and whose they are."""
+    runs = [[run for speech in own for run in cut(speech)] for own in said]
+    x, y = (np.array([run[side] for own in runs for run in own]) for side in (0, 1))
+    return x.astype(np.uint8), y, np.repeat(np.arange(len(runs), dtype=np.int32), [len(own) for own in runs])
 
 
 def cut(speech: str) -> list[tuple[np.ndarray, np.ndarray]]:
