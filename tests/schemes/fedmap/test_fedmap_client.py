@@ -114,7 +114,9 @@ def test_whatever_the_network_puts_out_the_budget_holds_or_the_error_is_clear(ou
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(proposals=st.lists(st.tuples(WILD, WILD), min_size=3, max_size=3), budget=st.sampled_from([0.0, 1e-9, 0.05, 3.0]))
+@given(
+    proposals=st.lists(st.tuples(WILD, WILD), min_size=3, max_size=3), budget=st.sampled_from([0.0, 1e-9, 0.05, 3.0])
+)
 def test_whatever_is_proposed_the_budget_holds_or_the_error_is_clear(proposals, budget):
     """Here (C, z) itself is anything, as if nothing stood between the network and the step."""
     answers = iter(proposals)
