@@ -228,3 +228,15 @@ def test_noise_at_clients_is_the_papers(linear, tmp_path):
     bound = result.metrics[0]["bound"]
     spread = np.sqrt(np.mean(np.square(ours - quiet)))
     assert 0.5 < spread / (4.0 * bound / math.sqrt(3)) < 1.6 and np.abs(quiet - start).max() > 0
+
+
+def test_fedmap_diagnostics_of_a_run(linear, tmp_path):
+    """Equations 10, 11 and 13 in the metrics, from what the rounds released: sigma and C are fixed here, so all can be worked out."""
+    settings = {"method": "fedmap", "unit": "example", "observer": "server", "sampling": "fixed", "epsilon": 2.0}
+    more = {"bound": 0.5, "lr": 0.005, "options": {"sigma": 0.5}, "cohort": 2, "batch_size": 64, "rounds": 3}
+    plan, _, _, _, result = run(linear, tmp_path, 3, **settings, **more)
+    proxy = math.sqrt(2 * math.log(1.25 / plan.delta))  # C / sigma = 1
+    for t, row in enumerate(result.metrics, 1):
+        assert row["proxy"] == pytest.approx(proxy) and row["deviation"] == pytest.approx(proxy - 2.0)
+        most = min(a * (2 / 3) ** 2 * t / (2 * 0.25) + math.log(1e5) / (a - 1) for a in (2, 4, 8, 16, 32, 64))
+        assert row["eps_most"] == pytest.approx(most) and row["eps_global"] <= most * 1.02  # the table of 100 bins
