@@ -120,7 +120,10 @@ def stand_ins(tmp_path_factory):
 FEW = ["--rounds", "1", "--local-epochs", "1", "--clients", "3"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+HEAVY = ("fedmap-cifar10", "fedmap-svhn")  # ten seconds each: per-example gradients of a ResNet-18
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "adact-rail" and (SLOW or name not in HEAVY)])
 def test_every_preset_is_trained(stand_ins, monkeypatch, capsys, tmp_path, name):
     """One round with three clients, through the command line: method, network and data set of the preset fit each other."""
     monkeypatch.setenv("SORDINO_DATA", str(stand_ins))
@@ -130,7 +133,8 @@ def test_every_preset_is_trained(stand_ins, monkeypatch, capsys, tmp_path, name)
     assert main(["train", "--preset", name, *FEW, *cohort, *small, "--out", str(tmp_path / "run"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["method"], told["variant"], told["data"]) == (wanted["method"], "published", wanted["data"])
-    assert told["rounds"] == 1 and 0 <= told["accuracy"] <= 1 and told["reasons"]
+    assert told["rounds"] == 1 and 0 <= told["accuracy"] <= 1
+    assert bool(told["reasons"]) == (told["epsilon"] == "inf")
     assert Plan.load(tmp_path / "run" / "plan.toml").model == wanted["model"]
     changed = {"local_epochs", "batch_size"}
     assert {d.split()[0] for d in told["departures"] if " is " in d} <= changed

@@ -78,7 +78,13 @@ class FedMapPublishedRound(Round):
         strayed = (rounds - 1) * before.get("deviation", 0.0) + deviation([typical], self.plan.epsilon)
         least = min([before.get("least_sigma", math.inf), *sigmas])
         most = largest_claim(least, sampling.rate(self.plan), t, self.plan.delta)
-        return {"proxy": typical, "deviation": strayed / rounds, "least_sigma": least, "eps_most": most, "rounds_seen": rounds}
+        return {
+            "proxy": typical,
+            "deviation": strayed / rounds,
+            "least_sigma": least,
+            "eps_most": most,
+            "rounds_seen": rounds,
+        }
 
     def close(self, model: TrainState) -> Terms:
         """eps_global of the last round is what the paper would print."""
