@@ -43,7 +43,7 @@ $(VENV)/torch: $(VENV)/bin/python constraints.txt
 	$(PIP) torch
 	touch $@
 
-BUILT_FROM = pyproject.toml setup.py src/sordino/native/kernels.c
+BUILT_FROM = pyproject.toml setup.py $(wildcard src/sordino/native/*.c src/sordino/native/*.h src/sordino/native/*.inc)
 
 $(VENV)/run: $(VENV)/torch $(BUILT_FROM)
 	$(PIP) -e '.[train]'

@@ -1,21 +1,26 @@
-"""Only what pyproject.toml cannot say: an optional extension module. Without a compiler the package installs all the same."""
+"""Only what pyproject.toml cannot say: optional extension modules. Without a compiler the package installs all the same."""
 
 import zlib
 from pathlib import Path
 
 from setuptools import Extension, setup
 
+FOLDER = Path("src/sordino/native")
+SUFFIXES = (".c", ".h", ".inc")  # as in sordino.native
 
-def native(name: str) -> Extension:
-    source = f"src/sordino/native/{name}.c"
+
+def native(name: str, *more: str) -> Extension:
+    sources = [f"{FOLDER}/{each}.c" for each in (name, *more)]
+    # Which source it was made from, so that a library of another version is not called (`sordino.native`).
+    text = b"".join(file.read_bytes() for file in sorted(FOLDER.iterdir()) if file.suffix in SUFFIXES)
     return Extension(
         f"sordino.native._{name}",
-        [source],
-        # Which source it was made from, so that a library of another version is not called (`sordino.native`).
-        define_macros=[("SORDINO_SOURCE", f"{zlib.crc32(Path(source).read_bytes())}u")],
+        sources,
+        depends=[f"{FOLDER}/block.h", f"{FOLDER}/block.inc"],
+        define_macros=[("SORDINO_SOURCE", f"{zlib.crc32(text)}u")],
         extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"],
         optional=True,
     )
 
 
-setup(ext_modules=[native("kernels"), native("passes")])
+setup(ext_modules=[native("kernels", "block_plain", "block_v3", "block_v4"), native("passes")])

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -47,10 +49,12 @@ BARS = {
 }
 
 
-def environments(folder: Path) -> dict[str, str]:
-    """A virtual environment for each peer; made once."""
+def environments(folder: Path, wanted: set[str]) -> dict[str, str]:
+    """A virtual environment for each wanted peer; made once."""
     found = {"ours": sys.executable}
     for name, packages in PEERS.items():
+        if name not in wanted:
+            continue
         python = folder / name / "bin" / "python"
         if not (folder / name / "ready").exists():
             print(f"installing {name} ...", file=sys.stderr)
@@ -64,11 +68,14 @@ def environments(folder: Path) -> dict[str, str]:
     return found
 
 
-def measure(python: str, script: str, variant: str, work: Path, rounds: int, watch: bool = False) -> dict | None:
-    """What a contender says of itself; if asked to watch, with its peak memory."""
+def measure(
+    python: str, script: str, variant: str, work: Path, rounds: int, watch: bool = False, source: Path | None = None
+) -> dict | None:
+    """What a contender says of itself; if asked to watch, with its peak memory. `source`: another checkout of Sordino."""
+    home = HERE if source is None else source.resolve() / "benchmarks"
     command = [
         python,
-        str(HERE / "contenders" / f"{script}.py"),
+        str(home / "contenders" / f"{script}.py"),
         str(work),
         "--rounds",
         str(rounds),
@@ -78,13 +85,22 @@ def measure(python: str, script: str, variant: str, work: Path, rounds: int, wat
     if watch:
         said, complaint, peak = memory.peak(command, 900)
     else:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+        there = None if source is None else os.environ | {"PYTHONPATH": str(source.resolve() / "src")}
+        started = _processor_seconds()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=there)
         said, complaint, peak = done.stdout, done.stderr, None
+        processor = _processor_seconds() - started
     lines = [line for line in said.splitlines() if line.startswith('{"contender"')]
     if not lines:
         print(f"{script} {variant} failed:\n{complaint[-1500:]}", file=sys.stderr)
         return None
-    return json.loads(lines[-1]) | ({} if peak is None else {"peak_mb": round(peak)})
+    return json.loads(lines[-1]) | ({"processor": processor} if peak is None else {"peak_mb": round(peak)})
+
+
+def _processor_seconds() -> float:
+    """Of all contenders so far, start-up included: steadier than a clock where others use the machine too."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def table(passes: list[dict[str, dict]], peaks: dict[str, float], bars: dict[str, float]) -> list[dict]:
@@ -125,14 +141,23 @@ def text(workload: str, lines: list[dict]) -> str:
     return "\n".join(out)
 
 
+def _line(workload: str, row: dict) -> str:
+    return f"{workload} {row['contender']}: {row['seconds']:.3f} s; {row['processor']:.1f} s of processors in all"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--only", choices=sorted(CONTENDERS), action="append")
+    parser.add_argument(
+        "--before", type=Path, help="another checkout of Sordino, built in place, that takes turns with this one"
+    )
+    parser.add_argument("--peers", help="only these environments of peers, such as torch,opacus (default: all)")
     parser.add_argument("--venvs", type=Path, default=HERE / "venvs", help="where the peers' environments are")
     args = parser.parse_args()
-    pythons = environments(args.venvs)
+    wanted = {"ours", *(PEERS if args.peers is None else filter(None, args.peers.split(",")))}
+    pythons = environments(args.venvs, wanted)
     results = HERE / "results"
     workloads.write(results / "work", args.rounds)
     report: dict = {
@@ -143,23 +168,29 @@ def main() -> None:
     for workload in args.only or sorted(CONTENDERS):
         rounds = args.rounds if workload != "w3" else 4
         work, watched = results / "work" / f"{workload}.npz", []
-        for environment, script, variant in CONTENDERS[workload]:
+        contenders = [one for one in CONTENDERS[workload] if one[0] in wanted]
+        for environment, script, variant in contenders if args.before is None else []:
             watched.append(measure(pythons[environment], script, variant, work, WATCHED, watch=True))
         peaks = {row["contender"]: row["peak_mb"] for row in watched if row is not None}
         passes: list[dict[str, dict]] = []
         for _ in range(args.passes):
             measured = {}
-            for environment, script, variant in CONTENDERS[workload]:
+            if args.before is not None:
+                before = measure(pythons["ours"], "ours", "", work, rounds, source=args.before)
+                if before is not None:
+                    measured["Sordino before"] = before | {"contender": "Sordino before"}
+                    print(_line(workload, measured["Sordino before"]), file=sys.stderr)
+            for environment, script, variant in contenders:
                 row = measure(pythons[environment], script, variant, work, rounds)
                 if row is not None:
                     measured[row["contender"]] = row
-                    print(f"{workload} {row['contender']}: {row['seconds']:.3f} s", file=sys.stderr)
+                    print(_line(workload, row), file=sys.stderr)
             passes.append(measured)
         lines = table(passes, peaks, BARS[workload])
         report["workloads"][workload] = {"passes": passes, "table": lines}
         shown.append(text(workload, lines))
     report["text"] = "\n\n".join(shown)
-    (results / "speed.json").write_text(json.dumps(report, indent=2))
+    (results / ("speed.json" if args.before is None else "before.json")).write_text(json.dumps(report, indent=2))
     print(report["text"])
 
 

@@ -30,12 +30,21 @@ def entry(name: str, thing: object) -> str:
         return f"\n## {name}\n\n{says(thing)}\n\nOne of {values}.\n"
     text = f"\n## {name}\n\n```python\n{name}{signature(thing)}\n```\n\n{says(thing)}\n"
     if inspect.isclass(thing):
-        for label, method in sorted(vars(thing).items()):
+        for label, method in sorted(own_names(thing).items()):
             told = method.__func__ if isinstance(method, (classmethod, staticmethod)) else method
             if label.startswith("_") or not callable(told) or not inspect.getdoc(told):
                 continue
             text += f"\n### {name}.{label}\n\n```python\n{label}{signature(told)}\n```\n\n{says(told)}\n"
     return text
+
+
+def own_names(kind: type) -> dict[str, object]:
+    """What the class and those of ours that it builds on define."""
+    found: dict[str, object] = {}
+    for base in reversed(kind.__mro__):
+        if base is kind or base.__module__.startswith("sordino.federation"):
+            found |= vars(base)
+    return found
 
 
 def signature(thing: object) -> str:

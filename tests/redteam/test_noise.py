@@ -190,3 +190,28 @@ def test_a_million_coordinates_do_not_add_up_to_a_tell():
     assert told(coarse) > printed
     grid = FixedPoint.for_bound(BOUND, CLIENTS, z)
     assert told(exact("full", BOUND, grid, z, SecureSource())) <= printed
+
+
+def impossible(seen):
+    """Whether a value near 0 has digits that 2^-10 plus a double near -2^-10 cannot have."""
+    near = seen[np.abs(seen) < 2.0**-12]
+    return bool(np.any(near * 2.0**63 % 1 != 0))
+
+
+def test_a_million_sums_in_doubles_would_tell_and_ours_do_not():
+    """Of a million coordinates some twenty come out near 0, where a double has digits that a neighbour's cannot have."""
+    d, z, trials = 1 << 20, 10.0, 24
+    printed, generator = gdp.epsilon(DELTA, 1 / z), stream(7, 8, 9, "noise")
+    grid = FixedPoint.for_bound(BOUND, CLIENTS, z)
+    known = grid.round(np.full(d, 2.0**-10))  # of length 1, the bound
+
+    def doubles(codes):
+        return grid.decode(codes) + z * generator.standard_normal(d)
+
+    def told(release):
+        found, alarms = (sum(impossible(release(codes)) for _ in range(trials)) for codes in (0 * known, known))
+        return many_runs(alarms, trials, found, trials, DELTA, 0.95)
+
+    assert told(doubles) > printed
+    release = exact("central", BOUND, grid, z, generator)
+    assert told(lambda codes: release(codes) / grid.scale) <= printed

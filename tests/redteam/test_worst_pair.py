@@ -77,23 +77,20 @@ def pooled(model: nn.Module, x: np.ndarray, y: np.ndarray) -> tuple[PooledGradie
     return PooledGradients(site, site.flat.vector().numpy(), terms), terms
 
 
-@pytest.mark.parametrize("grouped", [False, True], ids=["flat", "groups"])
-@pytest.mark.parametrize("make", [kinked, block, normed])
-def test_one_record_moves_the_codes_of_a_round_by_the_bound_at_most(make, grouped, one_thread):
+def furthest(make, grouped: bool, turns: int) -> float:
+    """How far one record moved the codes of a round at most, in bounds, in so many turns of the search."""
     model = make()
     x, y = records(model, 0)
     rng, worst = stream(1, 0, 0, "search"), 0.0
-    for turn in range(TURNS):
-        scale = SCALES[turn % len(SCALES)]
-        x[0] = rng.standard_normal((1, 8, 8), np.float32) * np.float32(scale)
+    for turn in range(turns):
+        x[0] = rng.standard_normal((1, 8, 8), np.float32) * np.float32(SCALES[turn % len(SCALES)])
         work, terms = pooled(make(), x, y)
         sizes = tuple(p.numel() for p in model.parameters())
         size = float(10.0 ** rng.integers(-6, 3))
         bound = Grouped(sizes, tuple(size / np.sqrt(len(sizes)) for _ in sizes)) if grouped else Flat(size)
         count = int(rng.choice([1, 2, 63, 64, 65, work.chunk, work.chunk + 1, N - 1]))
         crowd = 1 + rng.permutation(N - 1)[:count]
-        place = int(rng.integers(0, count + 1))
-        drawn = np.insert(crowd, place, 0)
+        drawn = np.insert(crowd, int(rng.integers(0, count + 1)), 0)
         request = request_for(terms, 1, CONTRIBUTE, bound, CentredBit(0.5), 0.0)
         codes, answers = [], []
         for rows in (drawn, crowd):
@@ -104,9 +101,14 @@ def test_one_record_moves_the_codes_of_a_round_by_the_bound_at_most(make, groupe
             codes.append(out), answers.append(said)
         moved = np.linalg.norm(request.grid.decode(codes[0] - codes[1])) / bound.size
         answer = np.linalg.norm(request.query_grid.decode(answers[0] - answers[1])) / request.query.norm
-        assert moved <= 1 and answer <= 1 + 1e-12, (turn, scale, count, place)
-        worst = max(worst, moved)
-    assert worst > 0.9  # the search reaches the bound; it does not pass it
+        worst = max(worst, moved, answer / (1 + 1e-12))
+    return float(worst)
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["flat", "groups"])
+@pytest.mark.parametrize("make", [kinked, block, normed])
+def test_one_record_moves_the_codes_of_a_round_by_the_bound_at_most(make, grouped, one_thread):
+    assert 0.9 < furthest(make, grouped, TURNS) <= 1  # the search reaches the bound; it does not pass it
 
 
 @pytest.mark.parametrize(("scale", "epochs"), itertools.product((1e-20, 1.0, 1e10, 1e30, np.inf, np.nan), (1, 3)))

@@ -51,6 +51,14 @@ def test_it_does_not_collapse_with_the_median():
     assert play(build("adact", units=200), learnt, 60, units=200)[-1] > 0.02
 
 
+def test_ten_clients_are_not_carried_off_by_decades():
+    """On the wide grid a false count moves the bound by decades: once 27,000 from 0.5, with ten clients at epsilon 50."""
+    for seed in range(20):
+        norms = lambda source, t: 3 * np.exp(0.3 * source.standard_normal(10))  # noqa: E731
+        bounds = play(build("adact", bound=0.5, units=10), norms, 5, multiplier=0.335, units=10, seed=seed)
+        assert max(bounds) < 30
+
+
 def test_false_counts_far_out_do_not_carry_it_off():
     """Norms of one; noise alone fills the other bins."""
     for seed in range(6):

@@ -102,6 +102,31 @@ def test_fisher_is_that_of_one_backward_pass_a_sample(name, shape):
     np.testing.assert_allclose(Fisher(flat, cross_entropy).diagonal(x, y), total / 9, rtol=2e-4, atol=1e-10)
 
 
+def test_fisher_of_a_recurrent_network_and_a_record_that_is_not_finite():
+    """The sums over time are formed for a few records at a time; a record without a finite gradient adds nothing."""
+
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.out = nn.LSTM(3, 5, 2, batch_first=True), nn.Linear(5, 4)
+
+        def forward(self, x):
+            return self.out(self.lstm(x)[0][:, -1])
+
+    torch.manual_seed(0)
+    flat = Flat(Recurrent())
+    x, y = torch.randn(6, 7, 3), torch.arange(6) % 4
+    x[2, 3, 1] = float("nan")
+    total = np.zeros(flat.size)
+    for i in (0, 1, 3, 4, 5):
+        flat.grad.zero_()
+        nn.functional.cross_entropy(flat.model(x[i : i + 1]), y[i : i + 1]).backward()
+        total += flat.grad.double().square().numpy()
+    fisher = Fisher(flat, cross_entropy)
+    np.testing.assert_allclose(fisher.diagonal(x, y), total / 6, rtol=2e-4, atol=1e-10)
+    assert fisher.per_example.mode == "ghost"
+
+
 # ---- what leaves -----------------------------------------------------------------------------------------------------
 
 

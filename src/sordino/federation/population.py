@@ -13,24 +13,20 @@ nothing.
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import json
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sordino.data.check import Pair, alike, checked, count_classes, labeller, same_shape
+from sordino.data.check import alike, checked, count_classes, labeller, same_shape
 from sordino.data.dataset import Normalise, usual
 from sordino.data.ingest import Source
-from sordino.data.layout import Layout, is_parts, pack
 from sordino.data.schema import CLASSIFICATION, TASKS, Schema
 from sordino.errors import BadInput, one_of, whole
+from sordino.federation import dealing
+from sordino.federation.holdings import Holdings
 from sordino.federation.origin import Origin, given
 
 if TYPE_CHECKING:
@@ -38,10 +34,7 @@ if TYPE_CHECKING:
     from sordino.data.frames import Frame
 
 
-_HASHED = 4096  # rows at a time
-
-
-class Federation:
+class Federation(Holdings):
     """Build one with `from_arrays`, `from_file`, `from_folder`, `from_dataframe`, `from_datasets`, `from_dataset` or `on_demand`.
 
     >>> clients = [([[0.0], [1.0]], [0, 1]), ([[2.0]], [1])]
@@ -49,243 +42,6 @@ class Federation:
     >>> federation.clients, federation.sizes.tolist(), federation[1][0].tolist()
     (2, [2, 1], [[2.0]])
     """
-
-    def __init__(
-        self,
-        *,
-        name: str,
-        clients: int,
-        classes: int,
-        x: np.ndarray | None = None,
-        y: np.ndarray | None = None,
-        offsets: np.ndarray | None = None,
-        make: Callable[[int], Pair] | None = None,
-        size: int | Callable[[int], int] | None = None,
-        test: Pair | None = None,
-        local_tests: Sequence[Pair] | None = None,
-        test_rows: Sequence[np.ndarray] | None = None,
-        ids: Sequence[str] | None = None,
-        normalise: Normalise | None = None,
-        classes_from_labels: bool = False,
-        task: str = CLASSIFICATION,
-        schema: Schema | None = None,
-        origin: Origin | None = None,
-        layout: Layout | None = None,
-    ) -> None:
-        self.name, self.clients, self.classes = name, clients, classes  # classes: of another task, its outputs
-        self.classes_from_labels = classes_from_labels  # private labels decided a public number
-        self.task, self.schema = task, schema
-        self.origin, self.layout = origin, layout  # layout: of examples of several arrays
-        self.x, self.y, self.offsets = _frozen(x), _frozen(y), _frozen(offsets)
-        self.sizes = None if offsets is None else _frozen(np.diff(offsets))
-        self.ids = None if ids is None else tuple(ids)
-        self.normalise = normalise
-        self._make, self._size = make, size
-        self._test, self._local_tests = test, local_tests
-        self._test_rows = test_rows if test is not None else None  # which of the public test set is each client's
-
-    # ---- what a client holds ---------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        return self.clients
-
-    def __iter__(self) -> Iterator[Pair]:
-        return (self[k] for k in range(self.clients))
-
-    def __getitem__(self, k: int) -> Pair:
-        x, y = self.raw(k)
-        return self.prepare(x), self.labels(y)
-
-    def labels(self, y: np.ndarray) -> np.ndarray:
-        """Stored labels as a loss takes them: class numbers, or float32 targets."""
-        return np.asarray(y, dtype=np.int64 if self.task == CLASSIFICATION else np.float32)
-
-    def raw(self, k: int) -> Pair:
-        """Client k's data as stored: slices of the pooled arrays, or whatever was made on demand."""
-        if not 0 <= k < self.clients:
-            raise IndexError(f"client {k} of {self.clients}")
-        if self.offsets is not None:
-            assert self.x is not None and self.y is not None
-            here = slice(int(self.offsets[k]), int(self.offsets[k + 1]))
-            return self.x[here], self.y[here]
-        assert self._make is not None
-        x, y = self._make(int(k))
-        return checked(x, y, self.classes, self.name_of(k), self.task)
-
-    def size(self, k: int) -> int:
-        """How many examples client k holds, without making them if that can be avoided."""
-        if self.sizes is not None:
-            return int(self.sizes[k])
-        if callable(self._size):
-            return int(self._size(int(k)))
-        return len(self.raw(k)[1]) if self._size is None else int(self._size)
-
-    def name_of(self, k: int) -> str:
-        """The client as a person would name it: its natural id if it has one, else its number."""
-        return f"client {k}" if self.ids is None else f"client {k} ({self.ids[k]})"
-
-    def prepare(self, x: np.ndarray) -> np.ndarray:
-        """Stored rows as model input; a view where nothing has to be done."""
-        return np.asarray(x) if self.normalise is None else self.normalise(x)
-
-    # ---- public data -----------------------------------------------------------------------------------------
-
-    @cached_property
-    def test(self) -> Pair | None:
-        """The public test set, ready for a model."""
-        if self._test is None:
-            return None
-        return self.prepare(self._test[0]), self.labels(self._test[1])
-
-    @property
-    def raw_test(self) -> Pair | None:
-        """The public test set as stored."""
-        return self._test
-
-    def local_test(self, k: int) -> Pair | None:
-        """Client k's own held-out examples, where the data set has such a split; they are public."""
-        if self._test_rows is not None and self.test is not None:
-            x, y = self.test
-            return x[self._test_rows[k]], y[self._test_rows[k]]
-        if self._local_tests is None:
-            return None
-        x, y = self._local_tests[k]
-        return self.prepare(x), self.labels(y)
-
-    @property
-    def has_local_tests(self) -> bool:
-        return self._local_tests is not None or self._test_rows is not None
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """What each output of a model stands for."""
-        if self.schema is not None:
-            return self.schema.classes or self.schema.labels
-        return tuple(str(k) for k in range(self.classes))
-
-    @cached_property
-    def input_shape(self) -> tuple[int, ...]:
-        """The shape of one example."""
-        return tuple((self.x if self.x is not None else self.raw(0)[0]).shape[1:])
-
-    @cached_property
-    def places(self) -> np.ndarray | None:
-        """Where each client's records begin if all were laid side by side; None where their number is not declared."""
-        if self.offsets is not None:
-            return self.offsets
-        sizes = self.declared_sizes()
-        if sizes is None:
-            return None
-        each = np.broadcast_to(np.asarray(sizes, np.int64), (self.clients,))
-        return np.concatenate([[0], np.cumsum(each)]).astype(np.int64)
-
-    def take(self, rows: np.ndarray) -> Pair:
-        """Examples by their place (`places`), ready for a model; of clients that are made on demand, these alone are made."""
-        if self.x is not None and self.y is not None:
-            return self.prepare(self.x[rows]), self.labels(self.y[rows])
-        places = self.places
-        assert places is not None
-        owners = np.searchsorted(places, rows, side="right") - 1
-        made: dict[int, Pair] = {}
-        for k in np.unique(owners).tolist():
-            made[k] = self[k]
-            if len(made[k][1]) != places[k + 1] - places[k]:
-                raise BadInput(f"{self.name_of(k)} does not hold as many examples as was declared; correct size.")
-        picked = [(made[k][0][row - places[k]], made[k][1][row - places[k]]) for k, row in zip(owners.tolist(), rows)]
-        return np.stack([x for x, _ in picked]), np.stack([y for _, y in picked])
-
-    def declared_sizes(self) -> np.ndarray | int | None:
-        """How many examples each client says it holds; None where nobody said. Work on a client's data enforces it."""
-        if self.sizes is not None:
-            return self.sizes
-        if callable(self._size):
-            return np.array([self.size(k) for k in range(self.clients)], np.int64)
-        return self._size
-
-    @property
-    def examples(self) -> int:
-        """Examples of all clients together; with a size function they are counted client by client."""
-        if self.sizes is not None:
-            return int(self.sizes.sum())
-        if isinstance(self._size, int):
-            return self._size * self.clients
-        return sum(self.size(k) for k in range(self.clients))
-
-    def followed_by(self, x: np.ndarray, y: np.ndarray) -> Federation:
-        """The same population, with examples that belong to no client behind its own: for canaries."""
-        assert self.x is not None and self.y is not None
-        made = copy.copy(self)
-        made.x, made.y = (_frozen(np.concatenate(pair)) for pair in ((self.x, x), (self.y, y)))
-        return made
-
-    def fingerprint_of(self, k: int) -> str:
-        """A digest of client k's records; empty where they are made on demand. Private, as `fingerprint` is."""
-        if self.offsets is None:
-            return ""
-        digest = hashlib.sha256()
-        for array in self.raw(k):
-            digest.update(f"{array.dtype.str}{array.shape}".encode())
-            for start in range(0, len(array), _HASHED):
-                digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
-        return digest.hexdigest()
-
-    def mapped(self, apply: Callable[[np.ndarray], np.ndarray]) -> Federation:
-        """The same population with other model input: `apply` takes stored rows, and looks at each row by itself.
-
-        Clients are taken one by one, as on machines of their own; the result is kept as it is.
-        """
-        made = copy.copy(self)
-        made.normalise = None
-        made.__dict__.pop("test", None)
-        made.__dict__.pop("input_shape", None)
-        if self.x is not None and self.offsets is not None:
-            ends = [*self.offsets.tolist(), len(self.x)]  # canaries' records may lie behind those of the clients
-            made.x = _frozen(_filled(self.x, ends, apply))
-        if self._make is not None:
-            make = self._make
-            made._make = lambda k: (apply(np.asarray((pair := make(k))[0])), pair[1])
-        if self._test is not None:
-            made._test = apply(self._test[0]), self._test[1]
-        if self._local_tests is not None:
-            made._local_tests = [(apply(x), y) for x, y in self._local_tests]
-        return made
-
-    def fingerprint(self) -> str:
-        """A digest of the name, shapes, sizes and records, by which a run that resumes knows its population again.
-
-        It is a function of private data, so it stays in the run's own files, salted (`binding`). Records that are made on
-        demand are not hashed: only what is declared about them is.
-        """
-        facts: list[object] = [self.name, self.clients, self.classes, list(self.input_shape), self._size_fact()]
-        facts.append(None if self.normalise is None else self.normalise.to_json())
-        if self.schema is not None:
-            facts.append(self.schema.to_json())
-        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-        sizes = self.declared_sizes()
-        if isinstance(sizes, np.ndarray):
-            digest.update(np.ascontiguousarray(sizes, dtype="<i8").tobytes())
-        for array in (self.x, self.y):
-            if array is not None:
-                for start in range(0, len(array), _HASHED):
-                    digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
-        return digest.hexdigest()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a statement must add to its assumptions because of how this population was described."""
-        if not self.classes_from_labels:
-            return ()
-        what = f"The number of classes ({self.classes}) was" if self.schema is None else "Which classes there are was"
-        how = "it (classes=)" if self.schema is None else "them (a schema, or a public test set)"
-        return (f"{what} read from the training labels and is taken to be public; declare {how} to leave this out.",)
-
-    def _size_fact(self) -> int | str | None:
-        return "by client" if callable(self._size) else self._size
-
-    def __repr__(self) -> str:
-        return f"Federation({self.name}: {self.clients} clients, {self.classes} classes)"
-
-    # ---- ways to build one -----------------------------------------------------------------------------------
 
     @classmethod
     def from_arrays(
@@ -316,7 +72,7 @@ class Federation:
         if ids is not None and len(ids) != len(clients):
             raise BadInput(f"there are {len(clients)} clients but {len(ids)} ids: give one id per client.")
         label = labeller(ids)
-        clients, test, layout = _packed(clients, test, label)
+        clients, test, layout = dealing.packed(clients, test, label)
         pairs = [checked(x, y, classes, label(k), task) for k, (x, y) in enumerate(clients)]
         same_shape([x for x, _ in pairs], label)
         offsets = np.concatenate([[0], np.cumsum([len(y) for _, y in pairs])]).astype(np.int64)
@@ -326,7 +82,7 @@ class Federation:
             own = [checked(*held, classes, f"the test of {label(k)}", task) for k, held in enumerate(local_tests)]
         if own is not None and len(own) != len(pairs):
             raise BadInput(f"there are {len(pairs)} clients but {len(own)} local test sets: give one per client.")
-        x = _side_by_side([x for x, _ in pairs])
+        x = dealing.side_by_side([x for x, _ in pairs])
         y = np.concatenate([y for _, y in pairs])
         normalise = normalise or usual(x.dtype)
         if public is not None:
@@ -335,7 +91,7 @@ class Federation:
             name=name,
             clients=len(pairs),
             classes=count_classes(classes, y, public, task),
-            classes_from_labels=names_from_labels or _told_by_labels(classes, y, public, task),
+            classes_from_labels=names_from_labels or dealing.told_by_labels(classes, y, public, task),
             x=x,
             y=y,
             offsets=offsets,
@@ -413,7 +169,7 @@ class Federation:
         )
         pairs = read.clients
         if dealt:
-            pairs = _deal(name, pairs[0], partition, clients, alpha, seed, task)
+            pairs = dealing.deal(name, pairs[0], partition, clients, alpha, seed, task)
         outputs = source.classes if read.schema is None else read.schema.outputs
         return cls.from_arrays(
             pairs,
@@ -520,7 +276,7 @@ class Federation:
             test_rows=rows.tests,
             ids=rows.ids,
             normalise=data.normalise or usual(data.x.dtype),
-            origin=_dealt(dataset, data.name, partition, alpha, seed, shards),
+            origin=dealing.dealt(dataset, data.name, partition, alpha, seed, shards),
         )
 
     @classmethod
@@ -555,97 +311,5 @@ class Federation:
         )
 
 
-def _packed(
-    clients: list[tuple[ArrayLike, ArrayLike]],
-    test: tuple[ArrayLike, ArrayLike] | None,
-    label: Callable[[int], str],
-) -> tuple[list[tuple[ArrayLike, ArrayLike]], tuple[ArrayLike, ArrayLike] | None, Layout | None]:
-    """Examples of several arrays as rows of one."""
-    if not any(is_parts(x) for x, _ in clients):
-        return clients, test, None
-    made: list[tuple[ArrayLike, ArrayLike]] = []
-    layouts: list[Layout] = []
-    for k, (x, y) in enumerate([*clients, *([test] if test is not None else [])]):
-        who = label(k) if k < len(clients) else "the test set"
-        if not is_parts(x):
-            raise BadInput(f"{who} has one array and {label(0)} several: give all of them alike.")
-        rows, layout = pack(x, who)  # type: ignore[arg-type]
-        made.append((rows, y))
-        layouts.append(layout)
-        if layout != layouts[0]:
-            raise BadInput(
-                f"the fields of {who} are not those of {label(0)} (names, shapes and types): make them alike."
-            )
-    return made[: len(clients)], made[-1] if test is not None else None, layouts[0]
-
-
-def _side_by_side(arrays: list[np.ndarray]) -> np.ndarray:
-    """One array. Memory-mapped ones are put together in a file, which is gone when nobody has it open any more."""
-    if not any(isinstance(array, np.memmap) or isinstance(array.base, np.memmap) for array in arrays):
-        return np.concatenate(arrays)
-    if len(arrays) == 1:
-        return arrays[0]
-    shape, kind = (sum(map(len, arrays)), *arrays[0].shape[1:]), np.result_type(*arrays)
-    with tempfile.TemporaryFile() as file:
-        made = np.memmap(file, kind, "w+", shape=shape)
-    at = 0
-    for array in arrays:
-        for start in range(0, len(array), _HASHED):
-            piece = array[start : start + _HASHED]
-            made[at : at + len(piece)] = piece
-            at += len(piece)
-    return made
-
-
 def _path(file: str | Path | None) -> str | None:
     return None if file is None else str(file)
-
-
-def _told_by_labels(classes: int | None, y: np.ndarray, test: Pair | None, task: str) -> bool:
-    """Whether private labels decide how many classes there are."""
-    if task != CLASSIFICATION or classes is not None:
-        return False
-    return test is None or int(y.max()) > int(test[1].max())
-
-
-def _dealt(dataset: str | Dataset, name: str, partition: str, alpha: float, seed: int, shards: int) -> Origin:
-    """A set of the catalogue can be named in a plan, one that was built in Python, or cut otherwise, cannot."""
-    named = isinstance(dataset, str) and (partition != "shards" or shards == 2)
-    return Origin(name if named else given(name), partition, alpha if partition == "dirichlet" else None, seed)
-
-
-def _deal(
-    name: str, whole: Pair, partition: str, clients: int | None, alpha: float, seed: int, task: str
-) -> list[Pair]:
-    """A table that does not say whose its rows are, dealt out as a data set is."""
-    from sordino.data.dataset import Dataset
-    from sordino.data.partition import split
-
-    x, y = (np.asarray(array) for array in whole)
-    if task != CLASSIFICATION and partition != "iid":
-        raise BadInput(f"partition {partition} goes by classes, and {task} has none: use iid, or name a client column.")
-    if partition == "natural":
-        raise BadInput(f"{name} does not say whose its rows are: name the column (client_column), or choose iid.")
-    rows = split(Dataset(name, x, y, None, None, 0), partition, clients=clients, alpha=alpha, seed=seed)
-    return [(x[r], y[r]) for r in rows.indices]
-
-
-def _filled(x: np.ndarray, ends: Sequence[int], apply: Callable[[np.ndarray], np.ndarray]) -> np.ndarray | None:
-    """`apply` of one stretch after another, in one array: large input is never held twice."""
-    out: np.ndarray | None = None
-    for low, high in zip(ends[:-1], ends[1:]):
-        if high > low:
-            part = apply(x[low:high])
-            if out is None:
-                out = np.empty((len(x), *part.shape[1:]), part.dtype)
-            out[low:high] = part
-    return out
-
-
-def _frozen(array: np.ndarray | None) -> np.ndarray | None:
-    """A view nobody can write through; the caller's own array stays as it was."""
-    if array is None:
-        return None
-    view = array.view()
-    view.flags.writeable = False
-    return view

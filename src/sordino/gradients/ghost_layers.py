@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -103,20 +104,29 @@ class Dense(Record):
 
     def __init__(self, inputs: list[Tensor], g: Tensor, biases: int) -> None:
         self.inputs, self.g, self.biases = inputs, g, biases
-        n, t, o = g.shape
-        self.kept = [
-            torch.bmm(g.transpose(1, 2), a).flatten(1) if direct_pays(t, a.shape[2], o) else None for a in inputs
+        self.sums = g[:, 0] if g.shape[1] == 1 else g.sum(1)
+
+    @cached_property
+    def kept(self) -> list[Tensor | None]:
+        """Gradients of the weights that are cheaper to keep; squared entries alone need none."""
+        t, o = self.g.shape[1:]
+        return [
+            torch.bmm(self.g.transpose(1, 2), a).flatten(1) if direct_pays(t, a.shape[2], o) else None
+            for a in self.inputs
         ]
-        self.sums = g[:, 0] if t == 1 else g.sum(1)
-        length = sums.squares(self.sums) if t == 1 or biases else g.new_empty(0)
-        others = [a for a, kept in zip(inputs, self.kept) if kept is None]
+
+    @cached_property
+    def squares(self) -> list[Tensor]:  # type: ignore[override]
+        n, t, _ = self.g.shape
+        length = sums.squares(self.sums) if t == 1 or self.biases else self.g.new_empty(0)
+        others = [a for a, kept in zip(self.inputs, self.kept) if kept is None]
         if t == 1:
             found = iter([sums.squares(a[:, 0]) * length for a in others])
         else:
-            parts = [ghost([a[s] for a in others], g[s]) for s in blocks(n, 4 * t * t)] if others else []
+            parts = [ghost([a[s] for a in others], self.g[s]) for s in blocks(n, 4 * t * t)] if others else []
             found = iter([torch.cat(p) for p in zip(*parts)])
-        self.squares = [next(found) if kept is None else sums.squares(kept) for kept in self.kept]
-        self.squares += [length] * biases
+        squares = [next(found) if kept is None else sums.squares(kept) for kept in self.kept]
+        return squares + [length] * self.biases
 
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
         out = []
@@ -157,7 +167,8 @@ class Dense(Record):
     def drop(self, bad: Tensor) -> None:
         self.inputs, self.g = [_zeroed(a, bad) for a in self.inputs], _zeroed(self.g, bad)
         self.sums = _zeroed(self.sums, bad)
-        self.kept = [None if k is None else _zeroed(k, bad) for k in self.kept]
+        if "kept" in vars(self):  # else it is made of what was zeroed here
+            self.kept = [None if k is None else _zeroed(k, bad) for k in self.kept]
 
 
 class Convolution(Record):

@@ -9,6 +9,7 @@ shows d_t; this one keeps it and computes no weight gradients. Gate order (input
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -180,7 +181,10 @@ class Several(Record):
 
     def __init__(self, parts: list[tuple[Record, list[int]]], sizes: list[int], n: int) -> None:
         self.parts, self.sizes, self.n = parts, sizes, n
-        self.squares = self._gather([r.squares for r, _ in parts], lambda t, _: t.new_zeros(n))
+
+    @cached_property
+    def squares(self) -> list[Tensor]:  # type: ignore[override]
+        return self._gather([r.squares for r, _ in self.parts], lambda t, _: t.new_zeros(self.n))
 
     def _gather(self, answers: list[list[Tensor]], missing: Any) -> list[Tensor]:
         found = {place: t for (_, places), ts in zip(self.parts, answers) for place, t in zip(places, ts)}
@@ -193,6 +197,9 @@ class Several(Record):
 
     def rows(self) -> list[Tensor]:
         return self._gather([r.rows() for r, _ in self.parts], lambda t, size: t.new_zeros(self.n, size))
+
+    def squared_sums(self, real: int) -> list[Tensor]:
+        return self._gather([r.squared_sums(real) for r, _ in self.parts], lambda t, size: t.new_zeros(size))
 
     def drop(self, bad: Tensor) -> None:
         for r, _ in self.parts:

@@ -157,10 +157,11 @@ class PerExample:
         total = np.zeros(self.flat.size)
         for passes in self._chunks(x, y, None):
             for taken, real in passes:
-                bad = ~torch.isfinite(taken.squares().sum(1))
-                if bool(bad.any()):
-                    taken.drop(bad)
-                total += taken.squared_sums(real).numpy(force=True)
+                part = taken.squared_sums(real)
+                if not bool(torch.isfinite(part).all()):  # only then norms are needed
+                    taken.drop(~torch.isfinite(taken.squares().sum(1)))
+                    part = taken.squared_sums(real)
+                total += part.numpy(force=True)
         return total
 
     def _chunks(self, x: Batch, y: Batch, seed: int | None) -> Iterator[Iterator[tuple[PerExampleGrads, int]]]:

@@ -1,9 +1,12 @@
 """How strongly the features of one layer answer to their own example: |d r_j / d x| for every example and feature.
 
-The obvious way is one backward pass for each example and each feature. Here all examples go through one forward pass, and
-backward passes run for many features at a time (`is_grads_batched`), by the input alone: no weight gradient is formed.
-Each example is in a feature of its own in every pass, so features that do not answer at all (a rectified zero) cost nothing;
+The obvious way is one backward pass for each example and each feature. Here all examples go through one forward pass. Each
+example is in a feature of its own in every backward pass, so features that do not answer at all (a rectified zero) cost nothing;
 one probe with uneven weights finds out whether zeros of this layer are of that kind.
+
+Where the model has blocks of convolution, pooling and ReLU, a pass takes one feature of every example: what flows back from one
+feature is nearly all zeros, which the native block skips (`fused`). Else passes run for many features at a time
+(`is_grads_batched`), by the input alone: no weight gradient is formed.
 """
 
 from __future__ import annotations
@@ -13,6 +16,9 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+
+from sordino.gradients.fused import Block
+from sordino.gradients.rewrite import faster
 
 FEATURES = 16  # that run backwards at a time; more leave the cache
 
@@ -45,13 +51,13 @@ def first_inner_dense(model: nn.Module, x: Tensor) -> str | None:
     return None
 
 
-def features(model: nn.Module, layer: str, x: Tensor) -> Tensor:
-    """What enters `layer`, as it evaluates: [examples, features]."""
+def features(model: nn.Module, layer: str, x: Tensor, forward: nn.Module | None = None) -> Tensor:
+    """What enters `layer`, as it evaluates: [examples, features]. `forward` is an equal rearrangement of the model."""
     found: list[Tensor] = []
     handle = model.get_submodule(layer).register_forward_pre_hook(lambda _, given: found.append(given[0]))
     try:
         with _evaluating(model):
-            model(x)
+            (forward or model)(x)
     finally:
         handle.remove()
     return found[0]
@@ -60,18 +66,31 @@ def features(model: nn.Module, layer: str, x: Tensor) -> Tensor:
 def sensitivities(model: nn.Module, layer: str, x: Tensor) -> tuple[Tensor, Tensor]:
     """(|d r_j / d x_i|, r_ij), both [examples, features]."""
     x = x.detach().requires_grad_()
+    quick = faster(model)
+    sparse = any(isinstance(module, Block) for module in quick.modules())
     with torch.enable_grad():
-        r = features(model, layer, x)
-    n, width = r.shape
-    out = r.new_zeros(n, width)
-    order, answering = _answering(r, x)
-    for start in range(0, answering, FEATURES):
-        mine = order[:, start : min(start + FEATURES, answering)]  # each example has its own features here
-        rows = torch.zeros(mine.shape[1], n, width, dtype=r.dtype, device=r.device)
-        rows.permute(1, 0, 2).scatter_(2, mine[:, :, None], 1.0)
-        (given,) = torch.autograd.grad(r, x, rows, retain_graph=True, is_grads_batched=True)
-        out.scatter_(1, mine, given.flatten(2).norm(dim=2).t())
+        r = features(model, layer, x, quick if sparse else None)
+    out, (order, answering) = r.new_zeros(r.shape), _answering(r, x)
+    step = 1 if sparse else FEATURES
+    for start in range(0, answering, step):
+        mine = order[:, start : min(start + step, answering)]  # each example has its own features here
+        out.scatter_(1, mine, _one_each(r, x, mine[:, 0])[:, None] if sparse else _many(r, x, mine))
     return out, r.detach()
+
+
+def _one_each(r: Tensor, x: Tensor, mine: Tensor) -> Tensor:
+    """Lengths [examples] of the gradients of one feature of each example."""
+    rows = torch.zeros_like(r).scatter_(1, mine[:, None], 1.0)
+    (given,) = torch.autograd.grad(r, x, rows, retain_graph=True)
+    return given.flatten(1).norm(dim=1)
+
+
+def _many(r: Tensor, x: Tensor, mine: Tensor) -> Tensor:
+    """Lengths [examples, features] of the gradients of some features of each example."""
+    rows = torch.zeros(mine.shape[1], *r.shape, dtype=r.dtype, device=r.device)
+    rows.permute(1, 0, 2).scatter_(2, mine[:, :, None], 1.0)
+    (given,) = torch.autograd.grad(r, x, rows, retain_graph=True, is_grads_batched=True)
+    return given.flatten(2).norm(dim=2).t()
 
 
 def _answering(r: Tensor, x: Tensor) -> tuple[Tensor, int]:

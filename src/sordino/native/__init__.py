@@ -1,5 +1,5 @@
-"""The two pieces of C, built when the package is installed and called through ctypes: `kernels.c`, of training, and `passes.c`, of
-gradient matching.
+"""The two pieces of C, built when the package is installed and called through ctypes: `kernels.c` (with `block.inc`), of training, and
+`passes.c`, of gradient matching.
 
 Where one could not be built (no compiler) or would not load, `library` (or `passes`) is None and everything runs on PyTorch alone, to the
 same result up to the order of additions. ``SORDINO_NATIVE=0`` turns both off. What was built from another version of the source (an
@@ -15,6 +15,8 @@ import warnings
 import zlib
 from functools import cache
 from pathlib import Path
+
+SUFFIXES = (".c", ".h", ".inc")  # as in setup.py
 
 
 class Block(ctypes.Structure):
@@ -52,7 +54,7 @@ def _built(name: str) -> ctypes.CDLL | None:
         made = ctypes.CDLL(found.origin)
     except OSError:
         return None
-    if not _current(made, name):
+    if not _current(made):
         warnings.warn(
             f"the compiled {name} are of another version and are not used; install Sordino again.", stacklevel=3
         )
@@ -105,12 +107,12 @@ def library() -> ctypes.CDLL | None:
     return made
 
 
-def _current(made: ctypes.CDLL, name: str) -> bool:
-    """Whether the library was built from the source that is here."""
-    source = Path(__file__).with_name(f"{name}.c")
+def _current(made: ctypes.CDLL) -> bool:
+    """Whether the library was built from the sources that are here."""
+    sources = sorted(file for file in Path(__file__).parent.iterdir() if file.suffix in SUFFIXES)
     try:
         asked = made.sordino_source
     except AttributeError:
         return False
     asked.argtypes, asked.restype = [], ctypes.c_uint32
-    return not source.exists() or asked() == zlib.crc32(source.read_bytes())
+    return not sources or asked() == zlib.crc32(b"".join(file.read_bytes() for file in sources))

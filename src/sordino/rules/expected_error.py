@@ -14,7 +14,8 @@ length of the released mean (docs/regret.md).
 Units name the bin that their norm falls in *together with* the clipped sum, so a round needs one pass over the data, and its
 bound follows from the rounds before. The first grid of bins is twelve decades wide; once norms were heard the grid is laid
 around them. Counts are added up over a window of rounds, as long as their noise asks for. Counts that noise explains are taken
-as zero: a false count far out would count with its large norm.
+as zero: a false count far out would count with its large norm. On the first grid, where that norm is decades too large,
+a count must be surer.
 
 A median collapses when most units are learnt; this bound does not, since few long norms keep the mean of the norms up. It never
 falls below `floor` times that mean.
@@ -28,10 +29,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sordino.errors import BadInput, between, positive, whole
+from sordino.errors import between, positive, whole
 from sordino.privacy.bounds import Bound, Flat
+from sordino.rules import bins
 from sordino.rules.base import NOTHING, Queries, RoundOutput, State
-from sordino.rules.query import Answer, HistogramBin
+from sordino.rules.query import Answer
 
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
@@ -41,6 +43,7 @@ TOLERANCE = 0.05  # noise in a fraction of units that is fully acceptable
 LOUD = 0.4  # noise in a fraction of units that cannot be heard through
 WINDOW = 20.0  # rounds that are added up at most
 SURE = 2.0  # standard deviations, below which a count may be noise
+SURER = 3.5  # on the wide grid, where one false count moves the bound by decades: below 1 in 200 over all its bins
 CANDIDATES = 64
 
 
@@ -61,18 +64,16 @@ class ExpectedError:
         positive(bound=self.start, low=self.low, high=self.high, alignment=self.alignment)
         between(0, 1, share=self.share, opening=self.opening, floor=self.floor)
         whole(4, bins=self.bins)
-        if self.low >= self.high:
-            raise BadInput(f"low must lie below high, but {self.low!r} does not lie below {self.high!r}.")
+        self.init()  # low lies below high
 
     def init(self) -> State:
-        grid = {"low": math.log(self.low), "high": math.log(self.high)}
-        return {"log_bound": math.log(self.start), "asks": 1, **grid, **self._empty()}
+        return {"log_bound": math.log(self.start), "asks": 1, **bins.first(self.low, self.high, self.bins)}
 
     def query(self, state: State) -> Queries:
         if not state["asks"]:
             return NOTHING
-        edges = tuple(np.exp(self._grid(state)).tolist())
-        return Queries(with_sum=HistogramBin(edges, self.opening if self._searches(state) else self.share))
+        share = self.opening if bins.is_wide(state, SPAN) else self.share
+        return Queries(with_sum=bins.question(state, self.bins, share))
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         return Flat(math.exp(state["log_bound"]))
@@ -86,7 +87,7 @@ class ExpectedError:
         norms, parts = self._norms(state)
         if not parts.any():
             return state
-        if self._searches(state):
+        if bins.is_wide(state, SPAN):
             return self._around(state, math.log(float(np.average(norms, weights=parts))))
         noise = float(np.sqrt(np.square(np.broadcast_to(seen.noise, seen.mean.shape)).sum()))
         best = math.log(self._best(norms, parts, noise / seen.bound.size))
@@ -99,20 +100,18 @@ class ExpectedError:
     def _add(self, state: State, answer: Answer) -> tuple[State, float]:
         """The window with these counts; and how loud the noise is, 0 if it can be heard through."""
         noise = answer.std * math.sqrt(self.bins + 1) / answer.units
-        keep = 1 - 1 / min(max((noise / TOLERANCE) ** 2, 1), WINDOW)
-        counts = keep * np.asarray(state["counts"]) + answer.total
-        units, variance = keep * state["units"] + answer.units, keep**2 * state["variance"] + answer.std**2
-        pooled = math.sqrt(variance * (self.bins + 1)) / units
-        window = {"counts": counts.tolist(), "units": units, "variance": variance}
-        return {**state, **window}, 0.0 if pooled < LOUD else noise
+        state = bins.added(state, answer, bins.faded(noise, TOLERANCE, WINDOW))
+        pooled = math.sqrt(state["variance"] * (self.bins + 1)) / state["units"]
+        return state, 0.0 if pooled < LOUD else noise
 
     def _norms(self, state: State) -> tuple[np.ndarray, np.ndarray]:
         """A norm for each bin (its middle), and the part of the units in it."""
-        grid = self._grid(state)
+        grid = bins.edges(state, self.bins)
         half = (grid[1] - grid[0]) / 2
         middles = np.exp(np.append(grid - half, grid[-1] + half))
         counts = np.asarray(state["counts"])
-        counts = np.where(counts > SURE * math.sqrt(state["variance"]), counts, 0.0)
+        sure = SURER if bins.is_wide(state, SPAN) else SURE
+        counts = np.where(counts > sure * math.sqrt(state["variance"]), counts, 0.0)
         return middles, counts / max(counts.sum(), 1e-12)
 
     # ---- the best bound ----------------------------------------------------------------------------------------------
@@ -126,20 +125,10 @@ class ExpectedError:
 
     # ---- the grid ----------------------------------------------------------------------------------------------------
 
-    def _grid(self, state: State) -> np.ndarray:
-        return np.linspace(state["low"], state["high"], self.bins)
-
-    def _searches(self, state: State) -> bool:
-        return state["high"] - state["low"] > 1.001 * SPAN
-
     def _around(self, state: State, middle: float) -> State:
-        """The narrow grid around a bound, within the first one; a search also moves the bound there."""
-        low = min(max(middle - SPAN / 2, math.log(self.low)), math.log(self.high) - SPAN)
-        found = {"log_bound": middle} if self._searches(state) else {}
-        return {**state, **found, "low": low, "high": low + SPAN, **self._empty()}
-
-    def _empty(self) -> dict[str, object]:
-        return {"counts": [0.0] * (self.bins + 1), "units": 0.0, "variance": 0.0}
+        """The narrow grid around a bound; a search also moves the bound there."""
+        found = {"log_bound": middle} if bins.is_wide(state, SPAN) else {}
+        return {**state, **found, **bins.laid(middle, SPAN, self.low, self.high, self.bins)}
 
 
 def certified(

@@ -27,8 +27,9 @@ import numpy as np
 
 from sordino.errors import BadInput, between, positive, whole
 from sordino.privacy.bounds import Bound, Flat
+from sordino.rules import bins
 from sordino.rules.base import NOTHING, Queries, RoundOutput, State
-from sordino.rules.query import Answer, HistogramBin
+from sordino.rules.query import Answer
 
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
@@ -44,9 +45,7 @@ class Reading(NamedTuple):
     log_bound: float
     log_quantile: float
     doubt: float  # width of the interval that the quantile lies in
-    counts: np.ndarray  # of the window
-    units: float  # of the window
-    variance: float  # of each count of the window
+    window: State  # the state with the counts of the window
     heard: bool
     border: bool  # the quantile lies at the border of the grid, or beyond
     hopeless: bool  # no window could be heard
@@ -71,20 +70,18 @@ class Histogram:
         positive(bound=self.start, low=self.low, high=self.high, tolerance=self.tolerance, span=self.span)
         between(0, 1, target=self.target, share=self.share, opening=self.opening)
         whole(4, bins=self.bins)
-        if self.low >= self.high:
-            raise BadInput(f"low must lie below high, but {self.low!r} does not lie below {self.high!r}.")
         if self.window < 1:
             raise BadInput(f"window must be at least 1 round, not {self.window!r}.")
+        self.init()  # low lies below high
 
     def init(self) -> State:
-        grid = {"low": math.log(self.low), "high": math.log(self.high)}
-        return {"log_bound": math.log(self.start), "asks": 1, **grid, **self._empty()}
+        return {"log_bound": math.log(self.start), "asks": 1, **bins.first(self.low, self.high, self.bins)}
 
     def query(self, state: State) -> Queries:
         if not state["asks"]:
             return NOTHING
-        edges = np.exp(self._grid(state)).tolist()
-        return Queries(pre_clip=HistogramBin(tuple(edges), self.opening if self._searches(state) else self.share))
+        share = self.opening if self._searches(state) else self.share
+        return Queries(pre_clip=bins.question(state, self.bins, share))
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         return Flat(math.exp(state["log_bound"] if answer is None else self._read(state, answer).log_bound))
@@ -93,23 +90,18 @@ class Histogram:
         if seen.pre_clip is None:
             return state
         said = self._read(state, seen.pre_clip)
-        window = {"counts": said.counts.tolist(), "units": said.units, "variance": said.variance}
-        after = {**state, **window, "log_bound": said.log_bound, "asks": int(not said.hopeless)}
+        after = {**said.window, "log_bound": said.log_bound, "asks": int(not said.hopeless)}
         return {**after, **self._next_grid(state, said)}
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def _read(self, state: State, answer: Answer) -> Reading:
         noise = self._noise(answer.std**2, answer.units)
-        length = min(max((noise / self.tolerance) ** 2, 1), self.window)  # rounds that are needed
-        keep = 1 - 1 / length
-        counts = keep * np.asarray(state["counts"]) + answer.total
-        units = keep * state["units"] + answer.units
-        variance = keep**2 * state["variance"] + answer.std**2
-
-        pooled = self._noise(variance, units)
+        window = bins.added(state, answer, bins.faded(noise, self.tolerance, self.window))
+        counts, units = np.asarray(window["counts"]), window["units"]
+        pooled = self._noise(window["variance"], units)
         believed = max(0.0, 1 - (pooled / (LOUD * self.tolerance)) ** 2)
-        last, grid = state["log_bound"], self._grid(state)
+        last, grid = state["log_bound"], bins.edges(state, self.bins)
         quantile, border = crossing(grid, counts, self.target)
         width = 0.0
         if self._searches(state):  # a wrong leap would be a long one: no further than is certain
@@ -117,7 +109,7 @@ class Histogram:
             quantile, width = min(max(last, low), high), high - low
         bound = last + (believed if not self._searches(state) else believed > 0) * (quantile - last)
         hopeless = noise / math.sqrt(2 * self.window - 1) > LOUD * self.tolerance
-        return Reading(bound, quantile, width, counts, units, variance, believed > 0, border, hopeless)
+        return Reading(bound, quantile, width, window, believed > 0, border, hopeless)
 
     def _noise(self, variance: float, units: float) -> float:
         """The std of the noise in (1-p) L - p U as a fraction of the units, on average over the edges."""
@@ -126,13 +118,10 @@ class Histogram:
 
     # ---- the grid ----------------------------------------------------------------------------------------------------
 
-    def _grid(self, state: State) -> np.ndarray:
-        return np.linspace(state["low"], state["high"], self.bins)
-
     def _searches(self, state: State) -> bool:
-        return state["high"] - state["low"] > 1.001 * self.span
+        return bins.is_wide(state, self.span)
 
-    def _next_grid(self, state: State, said: Reading) -> dict[str, object]:
+    def _next_grid(self, state: State, said: Reading) -> State:
         width = state["high"] - state["low"]
         middle = (state["high"] + state["low"]) / 2
         widest = math.log(self.high / self.low)
@@ -145,12 +134,7 @@ class Histogram:
         elif abs(said.log_quantile - middle) < width / 4:
             return {}
         width = min(width, widest)
-        # Never beyond the first grid: noise that drowns a model makes its gradients, and their quantile, grow for ever.
-        low = min(max(said.log_quantile - width / 2, math.log(self.low)), math.log(self.high) - width)
-        return {"low": low, "high": low + width, **self._empty()}
-
-    def _empty(self) -> dict[str, object]:
-        return {"counts": [0.0] * (self.bins + 1), "units": 0.0, "variance": 0.0}
+        return bins.laid(said.log_quantile, width, self.low, self.high, self.bins)
 
 
 def crossing(edges: np.ndarray, counts: np.ndarray, p: float, raised: float = 0.0) -> tuple[float, bool]:
