@@ -56,15 +56,15 @@ class FedMapPublishedRound(Round):
             book.charge(who, np.array([report.sigma for report in reports]))
         # The client's loss has it as a constant, so that it changes nothing; it is broadcast all the same.
         rule = model.rule | {"moved": float(np.linalg.norm(theta - model.theta)), "eps_global": book.epsilon()}
-        told = self._diagnostics(t, reports, rule)
-        rule |= {name: told[name] for name in REMEMBERED if name in told}
+        figures = self._diagnostics(t, reports, rule)
+        rule |= {name: figures[name] for name in REMEMBERED if name in figures}
         facts = RoundMetrics(
             cohort=len(reports),
             bound=_typical([report.bound for report in reports]),
             multiplier=_typical([report.sigma for report in reports]) or 0.0,
             noise=0.0,
             moved=float(np.linalg.norm(mean)),
-            extra={"eps_global": rule["eps_global"]} | told,
+            extra={"eps_global": rule["eps_global"]} | figures,
         )
         return RoundResult(TrainState(t, theta, optimizer, rule, pack(accounts) | {"rho": book.rho}), facts)
 
