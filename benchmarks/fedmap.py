@@ -12,7 +12,7 @@
     python benchmarks/fedmap.py controller      time of one decision
 
 `--full` takes the paper's 150 rounds of three local epochs (hours on two cores); the default is a small form of 20 rounds of one, and
-`--short` one of 20 rounds of three. A line of JSON for each run goes to `--out` (default results/fedmap.jsonl) and is not run again if it
+`--short` one of 10 rounds of three. A line of JSON for each run goes to `--out` (default results/fedmap.jsonl) and is not run again if it
 is there; `--cell` runs one cell of a table (for instance `--cell "20 sum fixed"`). `--page` puts the tables on docs/fedmap.md.
 """
 
@@ -47,7 +47,7 @@ BASE: dict[str, Any] = {
     "lr": 0.4,
 }
 SMALL: dict[str, Any] = {"rounds": 20, "local_epochs": 1}
-SHORT: dict[str, Any] = {"rounds": 20, "local_epochs": 3, "lr": 0.1}
+SHORT: dict[str, Any] = {"rounds": 10, "local_epochs": 3, "lr": 0.1}
 FULL: dict[str, Any] = {"rounds": 150, "local_epochs": 3, "lr": 0.1}
 WEIGHTS = (0.01, 0.1, 0.5, 1.0)  # of table 3
 FIXED = {"method": "dp-fedavg"}
@@ -193,7 +193,7 @@ def readings(study: Study) -> Table:
 
 
 def scales(study: Study) -> Table:
-    yield "| sigma_scale | noise on the | sigma of rounds 1, 2, 5, 10, 20 | C of the same rounds | accuracy and claim |"
+    yield "| sigma_scale | noise on the | sigma of rounds 1, 2, 5, 10 | C of the same rounds | accuracy and claim |"
     yield "|---|---|---|---|---|"
     for scale in SCALES:
         for reading in READINGS:
@@ -203,7 +203,7 @@ def scales(study: Study) -> Table:
                 yield f"| {scale} | {reading} | not run | | |"
                 continue
             sigma, bound = (
-                " ".join(f"{row[key][t - 1]:.2g}" for t in (1, 2, 5, 10, 20)) for key in ("multipliers", "bounds")
+                " ".join(f"{row[key][t - 1]:.2g}" for t in (1, 2, 5, 10)) for key in ("multipliers", "bounds")
             )
             yield f"| {scale} | {reading} | {sigma} | {bound} | {study.cell('', **chosen)} |"
 
@@ -293,7 +293,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=[*TABLES, "all"])
     parser.add_argument("--full", action="store_true", help="the paper's rounds and epochs")
-    parser.add_argument("--short", action="store_true", help="20 rounds of the paper's three local epochs")
+    parser.add_argument("--short", action="store_true", help="10 rounds of the paper's three local epochs")
     parser.add_argument("--cell", help="run one cell of a table, by name, and nothing else that is not in --out yet")
     parser.add_argument("--rounds", type=int, help="another number of rounds")
     parser.add_argument("--seed", type=int, help="another seed (where a table does not go through several)")
