@@ -28,7 +28,7 @@ LAYERS = (
     ("schemes",),
     ("preparation",),
     ("clients", "secagg", "models", "defences", "features", "record"),
-    ("federation", "evaluation"),
+    ("federation", "evaluation", "noisy_figures"),
     ("rules", "gradients", "data"),
     ("privacy", "native"),
     ("files", "machine", "own_code", "presets", "plain"),

@@ -202,3 +202,19 @@ def test_batch_norm_is_named_whatever_else_fails(tmp_path):
     model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
     with pytest.raises(BadInput, match="layer '1' is BatchNorm1d, which mixes examples"):
         train(model, toy(clients=3), plan(), out=tmp_path / "no", options=HERE)
+
+
+@pytest.mark.parametrize("task", ["regression", "multi-label"])
+def test_canary_records_have_labels_of_every_task(task, tmp_path):
+    """Hardly any noise, and more weights than records: the canaries that were put in are learnt by heart and found."""
+    from sordino.audit.measure import audit
+
+    x = rng().uniform(-1, 1, size=(200, 400)).astype(np.float32)
+    y = x @ rng().normal(size=(400, 1)) / 5 if task == "regression" else (x[:, :2] > 0).astype(int)
+    federation = Federation.from_arrays([(x[:30], y[:30]), (x[30:60], y[30:60])], test=(x[60:], y[60:]), task=task)
+    wanted = plan(epsilon=None, multiplier=0.05, rounds=25, sampling="none", canaries=100, canary="mislabelled")
+    train(nn.Linear(400, y.shape[1]), federation, wanted, out=tmp_path / "run", options=HERE)
+    found = audit(tmp_path / "run")["views"]["final-model"]
+    assert found["guesses"] >= 40 and found["correct"] > 0.85 * found["guesses"]
+    short = Federation.from_arrays([(x[:30], y[:30])], task=task)
+    train(nn.Linear(400, y.shape[1]), short, wanted.replace(canary="random", rounds=1), out=tmp_path / "other")

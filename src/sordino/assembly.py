@@ -10,6 +10,7 @@ from sordino.data.ingest import SUFFIXES, Source
 from sordino.data.schema import CLASSIFICATION
 from sordino.data.sets import ENTRIES, status, unknown
 from sordino.errors import BadInput
+from sordino.federation.held_out import hold_out
 from sordino.federation.origin import given, is_given
 from sordino.federation.population import Federation
 from sordino.plain import Json, Plain
@@ -85,7 +86,19 @@ def input_shape(plan: Plan, federation: Federation) -> tuple[int, ...]:
 
 
 def population(plan: Plan) -> Federation:
-    """A name of the catalogue means that data set, also where a folder happens to be called so (`./mnist` is the folder)."""
+    """All that the plan's data names; what the plan holds out is put aside (`Federation.held_out`)."""
+    return held_apart(everyone(plan), plan)
+
+
+def held_apart(federation: Federation, plan: Plan) -> Federation:
+    """The population without the share that the plan tests on, if it asks for one that is not put aside yet."""
+    if plan.holdout is None or federation.held_out is not None:
+        return federation
+    return hold_out(federation, plan.holdout, plan.seed)
+
+
+def everyone(plan: Plan) -> Federation:
+    """All records of all clients. A name of the catalogue means that data set, also where a folder happens to be called so (`./mnist` is the folder)."""
     seed = plan.seed if plan.partition_seed is None else plan.partition_seed
     if is_given(plan.data):
         raise BadInput(
@@ -107,6 +120,8 @@ def as_trained(plan: Plan, federation: Federation, model: nn.Module) -> Plan:
     """The plan with what follows from the population and the module that are really trained."""
     if federation.origin is not None:
         changes = federation.origin.settings()
+        if plan.holdout is not None:
+            del changes["test"]  # of arrays and frames the origin knows of no test
         if changes["partition_seed"] == plan.seed:
             changes["partition_seed"] = None
         if federation.clients != plan.clients:
@@ -122,6 +137,11 @@ def as_trained(plan: Plan, federation: Federation, model: nn.Module) -> Plan:
 def _scaled(plan: Plan, federation: Federation) -> Plan:
     """Private statistics scale the columns that no schema scales: not words, not what has a public range."""
     schema, asked = federation.schema, plan.prepare
+    if schema is not None and schema.gaps and asked and asked.get("kind") != "standard":
+        raise BadInput(
+            f'the schema says missing = "fill", and preparation {asked["kind"]} takes no record with gaps: use prepare standard, or '
+            "fill the cells in."
+        )
     if schema is None or asked.get("kind") != "standard" or asked.get("columns") is not None:
         return plan
     columns = [k for k, name in enumerate(schema.inputs) if name in schema.unscaled]
@@ -156,7 +176,7 @@ def told_task(plan: Plan) -> str | None:
 
 def _nothing_of_tables(plan: Plan) -> None:
     for name in ("client_column", "label", "test", "schema"):
-        if (value := getattr(plan, name)) is not None:
+        if (value := getattr(plan, name)) is not None and not (name == "test" and plan.holdout is not None):
             raise BadInput(
                 f"{name} {value!r} is about tables of your own, and {plan.data} is a data set: leave it out."
             )

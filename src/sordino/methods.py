@@ -165,7 +165,7 @@ class Method:
                 continue
             if name not in self.options:
                 accepted = f"it has {', '.join(self.options)}" if self.options else "it has none"
-                raise BadInput(f"method {self.name} has no option {name!r}; {accepted}.")
+                raise BadInput(f"method {self.name} has no option {name!r}; {accepted}{defences.hint(plan, name)}.")
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
                 raise BadInput(f"option {name} of method {self.name} must be a number, not {value!r}.")
 

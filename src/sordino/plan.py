@@ -20,6 +20,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from sordino import defences
 from sordino.data.schema import CLASSIFICATION, TASKS
 from sordino.errors import BadInput, at_least, between, one_of, positive, whole
+from sordino.federation.held_out import share_in
 from sordino.federation.server import SCHEDULES, STEPS
 from sordino.methods import Method, adopt, method
 from sordino.plain import Json, Plain
@@ -72,7 +73,7 @@ class Plan:
     # tables of one's own
     client_column: str | None = None  # whose a row is; None: rows are dealt out, or each client has a file
     label: str | None = None  # None: the column called label, or the last one
-    test: str | None = None  # a public test file
+    test: str | None = None  # a public test file; holdout=0.1: a share of the records, tested on with noise; none
     schema: str | None = None  # schema.toml
     task: str = "classification"
     # how records become model input, and the statistics asked for that before round 1; empty: as they are
@@ -190,10 +191,6 @@ class Plan:
             raise BadInput(
                 f"method {self.method} has no privacy: neither epsilon nor multiplier says anything; leave them out."
             )
-        if self.canaries and self.task != CLASSIFICATION and self.canary in RECORD_CANARIES:
-            raise BadInput(
-                f"canary {self.canary} is a record with a wrong class, and {self.task} has none; use turning or steady."
-            )
         if self.canaries and not self.private:
             raise BadInput(
                 f"method {self.method} has no bound for canaries to reach; use a private method, or canaries 0."
@@ -201,6 +198,8 @@ class Plan:
         self.scheme.check()
         if self.preparation is not None:
             self.scheme.check_prelude()
+        if self.holdout is not None:
+            self.scheme.check_held_out()
         defences.build(self)  # an unknown name, or a setting that it does not have
 
     # ---- what follows from the fields ------------------------------------------------------------------------------------
@@ -223,6 +222,11 @@ class Plan:
     def preparation(self) -> Preparation | None:
         """How records become model input; None: as they are."""
         return preparation_from(self.prepare) if self.prepare else None
+
+    @property
+    def holdout(self) -> float | None:
+        """The share of every client's records that is tested on and never trained on; None: nothing is held out."""
+        return share_in(self.test)
 
     @property
     def published(self) -> bool:

@@ -56,6 +56,8 @@ def describe(federation: Federation, model: nn.Module) -> dict[str, object]:
         "labels": None if schema is None else list(schema.labels),
         "classes": list(federation.class_names),
         "test_examples": None if test is None else len(test[1]),
+        "held_out": None if federation.held_out is None else federation.held_out.examples,
+        "layout": None if federation.layout is None else federation.layout.to_json(),
         "normalise": None if federation.normalise is None else federation.normalise.to_json(),
         "model": {"class": type(model).__name__, "parameters": sum(p.numel() for p in model.parameters())},
         "software": software(),

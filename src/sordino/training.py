@@ -8,6 +8,7 @@ Everything but the rounds themselves is a callback (`sordino.callbacks`).
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sordino import defences, evaluation, record
-from sordino.assembly import as_trained
+from sordino.assembly import as_trained, held_apart
 from sordino.callbacks import (
     Callback,
     Checkpoints,
@@ -50,12 +51,13 @@ from sordino.federation.sizes import PublicSizes
 from sordino.files import write_atomically
 from sordino.inference import card
 from sordino.methods import Method, RuleContext
+from sordino.noisy_figures import Measure, NoisyFigures
 from sordino.plain import Json
 from sordino.plan import Plan
 from sordino.preparation import Stages
 from sordino.privacy.data_account import DataAccount
 from sordino.privacy.ledger import Ledger
-from sordino.schemes import certified, prelude, settle
+from sordino.schemes import certified, held_out, prelude, settle
 from sordino.schemes.build_statement import build_statement
 from sordino.schemes.client import ClientUpdate
 from sordino.schemes.prelude import Ask
@@ -70,6 +72,8 @@ if TYPE_CHECKING:
     from sordino.rules.base import Rule
 
 __all__ = ["Progress", "Result", "train"]
+
+NOT_TESTED = "the test on the held-out records was cut short, and the budget holds it once: there are no figures of it."
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ class Result:
     warnings: tuple[str, ...] = ()
     fairness: Spread | None = None  # accuracy of the model on the clients' public test splits
     evaluation: Figures | None = None
+    held_out: NoisyFigures | None = None  # on records that were held out, with noise
 
     @property
     def epsilon(self) -> float:
@@ -110,12 +115,13 @@ class Result:
             "departures": list(plan.method_spec.departures(plan)),
             "rounds": self.rounds,
             "multiplier": self.terms.multiplier,
-            "accuracy": self.accuracy,
+            "accuracy": self.accuracy if self.accuracy is not None or self.held_out is None else self.held_out.accuracy,
             "fairness": None if self.fairness is None else self.fairness.to_json(),
             "seconds_per_round": float(np.median(seconds)) if seconds else None,
             "stopped": self.stopped,
             "warnings": list(self.warnings),
             "evaluation": None if self.evaluation is None else self.evaluation.to_json(),
+            "held_out": None if self.held_out is None else self.held_out.to_json(),
             "run": str(self.folder),
         }
 
@@ -135,6 +141,7 @@ def train(
     account: str | Path | None = None,
     start: StartEngine = start_engine,
     ask: Ask | None = None,
+    test: held_out.Test | None = None,
 ) -> Result:
     """Train `model` on `federation` as `plan` says, and state what is proven of the result.
 
@@ -142,13 +149,14 @@ def train(
     default a new one under ``runs/``). With `resume` the run in `out` goes on where it was. `loss(outputs, targets)`
     gives one number per example; by default cross-entropy. `account` is a file that adds up what all runs on these records
     cost (`sordino.privacy.data_account`). `callbacks` are called around the rounds
-    (`sordino.Callback`). `start` makes the engine; `ask` puts a question of the prelude to all clients (default: on this
-    machine).
+    (`sordino.Callback`). `start` makes the engine; `ask` puts a question of the prelude to all clients, and `test` has them
+    test the model on held-out records (default: on this machine).
     """
     from sordino.models.packed import packed
 
     if method is not None:
         plan = plan.replace(method=method)
+    federation = held_apart(federation, plan)
     own, model = model, packed(model, federation.layout)
     stages = None if plan.preparation is None else plan.preparation.stages(federation.input_shape)
     _check_model(model, federation, plan, stages, loss)
@@ -156,6 +164,7 @@ def train(
     advice = _advise(federation, plan)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     rule = build_rule(terms, model)  # may refuse: no folder yet
+    measure = None if terms.held_out is None else _measure(federation)
     _rehearse_statement(terms, model, federation)
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
     extra = [*callbacks, *([Watch(on_round)] if on_round is not None else [])]
@@ -166,6 +175,7 @@ def train(
         with told_when_full(folder.path):
             training = _Training(setup, folder, resume, extra)
             training.account = None if account is None else Path(account)
+            training.measure, training.test = measure, test
             result = training.run(start, stages, ask)
             return replace(result, warnings=(*advice, *result.warnings))
     finally:
@@ -177,14 +187,21 @@ def _advise(federation: Federation, plan: Plan) -> tuple[str, ...]:
     said = []
     if plan.preparation is None:  # which scales
         said.append(unscaled(federation.schema, None if federation.test is None else federation.test[0]))
-    if federation.test is None and federation.schema is not None and plan.test != NO_TEST:
+    if federation.test is None and federation.schema is not None and plan.test != NO_TEST and plan.holdout is None:
         said.append(
-            "there is no public test set, so nothing will say how good the model is: give one (--test FILE), or say --test none."
+            "there is no public test set, so nothing will say how good the model is: give one (--test FILE), hold a share of the "
+            "records out (--test holdout=0.1, released with noise), or say --test none."
         )
     told = tuple(sentence for sentence in said if sentence is not None)
     for sentence in told:
         warnings.warn(sentence, SordinoWarning, stacklevel=3)
     return told
+
+
+def _measure(federation: Federation) -> Measure:
+    """What the test on held-out records measures; refused before anything is granted if nothing bounds it."""
+    scale = None if federation.schema is None else federation.schema.scale
+    return Measure(federation.task, federation.class_names, scale)
 
 
 def _rehearse_statement(terms: Terms, model: nn.Module, federation: Federation) -> None:
@@ -207,6 +224,9 @@ class _Training:
     def __init__(self, setup: Setup, folder: RunFolder, resume: bool, extra: Sequence[Callback]) -> None:
         self.folder, self.resume, self.plan = folder, resume, setup.terms.plan
         self.account: Path | None = None
+        self.measure: Measure | None = None
+        self.test: held_out.Test | None = None
+        self.begun = resume and folder.ledger.exists()
         self.kept: Checkpoint | None = checkpoint.load(folder.checkpoint) if resume else None
         if self.kept is not None and setup.personal is not None and not folder.personal.is_dir():
             raise BadInput(
@@ -215,9 +235,9 @@ class _Training:
             )
         self.federation = setup.federation
         self.initial = {name: value.detach().clone() for name, value in setup.model.state_dict().items()}
-        begun = resume and folder.ledger.exists()  # noise that was drawn for one population must not meet another
-        salt = binding.bind(folder.checkpoint, setup.federation, resume=begun)
-        if not begun:
+        # Noise that was drawn for one population must not meet another.
+        salt = binding.bind(folder.checkpoint, setup.federation, resume=self.begun)
+        if not self.begun:
             record.write(folder.path, setup.federation, setup.model, salt)
         self.callbacks = [*_canaries(setup, folder), Evaluation(), Checkpoints(), KeptModels(), MetricLines(), *extra]
         done = 0 if self.kept is None else self.kept.state.round
@@ -229,8 +249,11 @@ class _Training:
         setup, plan = self.setup, self.plan
         ledger: Ledger | None = None
         started: Started | None = None
+        aside: Ledger | None = None  # of the held-out records
         counted = self._count()  # before any grant
         try:
+            if self.measure is not None:
+                aside = held_out.open_ledger(self.folder.path, setup.terms, binding.plan_digest(plan), self.begun)
             if stages is not None:
                 ledger = self._ledger(setup.terms)
                 setup = self._prepare(setup, stages, ledger, ask)
@@ -256,14 +279,21 @@ class _Training:
             for callback in self.callbacks:
                 callback.on_end(run)
             fairness = self._client_scores(setup, run)
+            tested = None if aside is None else self._test(setup, run, aside)
         finally:
             self.folder.close()
-            if ledger is not None:
-                ledger.close()
+            for book in (ledger, aside):
+                if book is not None:
+                    book.close()
             if started is not None:
                 started.engine.close()
         accuracy = run.row.get("accuracy")
-        return _finish(setup.model, setup.federation, terms, self.folder, run, statement, accuracy, plan, fairness)
+        result = _finish(
+            setup.model, setup.federation, terms, self.folder, run, statement, accuracy, plan, fairness, tested
+        )
+        return (
+            result if aside is None or tested is not None else replace(result, warnings=(*result.warnings, NOT_TESTED))
+        )
 
     def _client_scores(self, setup: Setup, run: Run) -> Spread | None:
         """How the model does at each client, on public splits. Figures of personal models stay with the personal models."""
@@ -279,6 +309,19 @@ class _Training:
         if found is not None:
             self.folder.write("fairness.json", json.dumps(found.to_json(), indent=2) + "\n")
         return found
+
+    def _test(self, setup: Setup, run: Run, ledger: Ledger) -> NoisyFigures | None:
+        """How good the model is on the held-out records, with noise; None if that was cut short."""
+        measure, held = self.measure, setup.federation.held_out
+        assert measure is not None and held is not None
+        model = copy.deepcopy(setup.model)
+        model.load_state_dict(self.initial)
+        ask = self.test or held_out.here(held, self.plan, measure, model)
+        try:
+            return held_out.play(setup.terms, measure, ledger, ask, run.state.theta, self.folder.path)
+        except Aborted as gone:
+            warnings.warn(f"the held-out records were not tested on: {gone}", SordinoWarning, stacklevel=2)
+            return None
 
     def _count(self) -> str:
         """Enter this run into the account of the data, once, and say what all runs on it have spent."""
@@ -365,6 +408,7 @@ def _finish(
     accuracy: float | None,
     plan: Plan,
     fairness: Spread | None,
+    tested: NoisyFigures | None,
 ) -> Result:
     from sordino.gradients.flat import Flat
     from sordino.models.packed import unpacked
@@ -382,7 +426,7 @@ def _finish(
     folder.write(card.NAME, card.card(folder.path))
     manifest.write(folder.path)
     stopped = statement.stopped or None
-    said = () if found is None else found.warnings
+    said = (*(() if found is None else found.warnings), *(() if tested is None else tested.warnings))
     result = Result(
         module,
         plan,
@@ -396,6 +440,7 @@ def _finish(
         said,
         fairness,
         found,
+        tested,
     )
     write_report(result.folder)
     return result

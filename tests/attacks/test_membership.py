@@ -136,3 +136,31 @@ def test_plans_of_runs_under_attack_are_untouched(target, heart):
     assert target.plan == recorded and Reach.QUERIES in entry("rf").build().reach
     names = ("data", "partition", "model", "classes")  # recorded as they were given: in Python
     assert recorded == plan().replace(**{name: getattr(recorded, name) for name in names})
+
+
+def test_the_loss_gives_members_away_in_a_regression(tmp_path):
+    """Few records of pure noise and a large network, without privacy: members are told apart; attacks on classes are refused."""
+    import torch
+
+    from sordino import EngineOptions, Federation, Plan, train
+    from sordino.attacks.protocol import Protocol
+    from sordino.attacks.runs import Settings, attack_run
+
+    rng = np.random.Generator(np.random.PCG64(0))
+    x, y = rng.normal(size=(240, 20)).astype(np.float32), rng.normal(size=240).astype(np.float32)
+    federation = Federation.from_arrays(
+        [(x[:60], y[:60]), (x[60:120], y[60:120])], (x[120:], y[120:]), task="regression"
+    )
+
+    def make(seed):
+        torch.manual_seed(seed)
+        return torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+
+    plan = Plan(method="fedavg", unit="client", observer="public", clients=2, rounds=15, local_epochs=5, batch_size=20,
+                lr=0.01, optimizer="adam", task="regression")  # fmt: skip
+    out = tmp_path / "run"
+    train(make(0), federation, plan, out=out, options=EngineOptions("in-process"))
+    settings = Settings(Protocol(records=60), references=2)
+    table = attack_run(out, ["basic", "loss", "loss-calibrated"], settings, make=make, federation=federation)
+    assert all(row["auc"] > 0.7 for row in table["results"]) and len(table["results"]) == 2
+    assert "use loss or loss-calibrated" in table["refused"][0]["why"]

@@ -121,7 +121,7 @@ def test_a_data_frame_is_a_federation():
         Federation.from_dataframe(frame.drop(columns="w"), client="who", label="ok")
     federation = Federation.from_dataframe(frame.drop(columns="w").fillna(2.0), client="who", label="ok")
     assert federation.sizes.tolist() == [1, 2] and federation[1][0].tolist() == [[2], [3.5]]
-    assert federation.class_names == ("0", "1")
+    assert federation.class_names == ("False", "True")
     dates = pandas.DataFrame({"who": ["a"], "d": pandas.to_datetime(["2024-01-01"]), "label": [1]})
     with pytest.raises(BadInput, match="column 'd' of the data frame holds dates"):
         Federation.from_dataframe(dates, client="who", label="label")
@@ -177,3 +177,23 @@ def test_without_headings_places_are_names_wherever_the_label_stands(tmp_path):
     federation = Federation.from_file(tmp_path / "t.csv", client="1", label="0")
     assert federation[0][0].tolist() == [[1, 10], [3, 30]] and federation[0][1].tolist() == [1, 1]
     assert federation.schema.x(read_csv(write(tmp_path / "new.csv", "5,50\n6,60\n"))).tolist() == [[5, 50], [6, 60]]
+
+
+def test_true_and_false_are_numbers_to_a_model_and_words_as_labels(tmp_path):
+    write(tmp_path / "a.csv", "smokes,old,ill\nTrue,1,FALSE\nfalse,2,TRUE\n,3,TRUE\n".replace("\n,3", "\ntrue,3"))
+    federation = Federation.from_folder(tmp_path)
+    assert federation[0][0].tolist() == [[1, 1], [0, 2], [1, 3]] and federation.class_names == ("FALSE", "TRUE")
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"who": ["a", "a"], "smokes": [True, False], "ill": [False, True]})
+    made = Federation.from_dataframe(frame, client="who", label="ill")
+    assert made[0][0].tolist() == [[1], [0]] and made.class_names == ("False", "True")
+    frame.columns = ["who", "ill", "ill"]
+    with pytest.raises(BadInput, match="has two columns called 'ill'"):
+        Federation.from_dataframe(frame, client="who", label="ill")
+
+
+def test_a_very_wide_table_is_read(tmp_path):
+    names = [f"gene {k}" for k in range(20_000)]
+    rows = [",".join(["0.5"] * 20_000 + [str(k % 2)]) for k in range(4)]
+    write(tmp_path / "wide.csv", "\n".join([",".join([*names, "label"]), *rows]) + "\n")
+    assert Federation.from_folder(tmp_path).input_shape == (20_000,)

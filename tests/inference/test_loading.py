@@ -145,3 +145,28 @@ def test_a_schema_is_as_good_as_scaling_by_hand(run, tmp_path):
     assert result.accuracy == scored["accuracy"] and result.evaluation.confusion == tuple(
         map(tuple, scored["confusion"])
     )
+
+
+def test_a_gap_becomes_the_private_mean_and_not_a_raw_zero(tmp_path):
+    """Sizes lie around 5000: a missing one must count as an ordinary one, in training, in the test and in predictions."""
+    rng = np.random.Generator(np.random.PCG64(3))
+    size = rng.normal(5000, 1000, 600)
+    rows = [
+        f"u{k % 3},{'' if k % 10 == 0 else f'{s:.0f}'},{'big' if s > 5000 else 'small'}" for k, s in enumerate(size)
+    ]
+    (tmp_path / "t.csv").write_text("user,size,kind\n" + "\n".join(rows) + "\n")
+    (tmp_path / "s.toml").write_text(
+        'label = "kind"\nclasses = ["big", "small"]\nclient = "user"\n[features.size]\nas_is = true\nmissing = "fill"\n'
+    )
+    given = {"data": str(tmp_path / "t.csv"), "schema": str(tmp_path / "s.toml"), "test": "holdout=0.1"}
+    model, federation, plan = assemble(Plan(**given, prepare="standard", model="linear", **POOLED))
+    assert np.isnan(federation.raw(0)[0]).any() and np.isfinite(federation[0][0]).all()
+    result = train(model, federation, plan, out=tmp_path / "run", options=HERE)
+    trained = sordino.load(tmp_path / "run")
+    (tmp_path / "new.csv").write_text("size\nNA\n5000\n9000\n0\n")
+    gap, middle, large, zero = trained.inputs(tmp_path / "new.csv")[:, 0]
+    assert gap == 0 and abs(middle) < 0.5 < large and zero < -1
+    assert result.held_out.tested == pytest.approx(60, abs=3) and result.evaluation is None
+    bare, everyone, raw = assemble(Plan(**given, model="linear", **POOLED))
+    x = everyone[0][0][:, 0]
+    assert raw.prepare == {} and (x == 0).any() and np.isfinite(x).all()  # as it is, a gap is 0

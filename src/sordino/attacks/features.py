@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from sordino.data.schema import CLASSIFICATION, MULTI_LABEL
+
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
     logits = np.asarray(logits, np.float64)
@@ -21,6 +23,20 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 def loss(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Cross-entropy, by the log-odds: as precise near 0 as anywhere."""
     return np.logaddexp(0.0, -log_odds(logits, labels))
+
+
+def task_loss(task: str, outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The loss of each record, for every task: as training takes it, in double precision.
+
+    >>> task_loss("regression", np.array([[3.0]]), np.array([[1.0]])).tolist()
+    [4.0]
+    """
+    if task == CLASSIFICATION:
+        return loss(outputs, labels)
+    outputs, labels = np.asarray(outputs, np.float64)[:, : labels.shape[1]], np.asarray(labels, np.float64)
+    if task == MULTI_LABEL:
+        return (np.logaddexp(0.0, outputs) - labels * outputs).mean(1)
+    return np.square(outputs - labels).mean(1)
 
 
 def confidence(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:

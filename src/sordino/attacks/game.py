@@ -71,6 +71,7 @@ class Game:
         self._own, self.judged = target.cast.own, target.cast.judged
         self.labels, self.population_labels = target.labels, target.cast.population_labels
         self.plan, self.classes = target.plan, target.cast.federation.classes
+        self.task = target.cast.federation.task
 
     def _need(self, *reach: Reach) -> None:
         for one in reach:

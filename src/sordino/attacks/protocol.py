@@ -59,9 +59,8 @@ class AttackSplit:
     @cached_property
     def labels(self) -> np.ndarray:
         train, test = self._stored("y")
-        return np.where(
-            self.member, train[np.where(self.member, self.row, 0)], test[np.where(self.member, 0, self.row)]
-        )
+        inside, outside = train[np.where(self.member, self.row, 0)], test[np.where(self.member, 0, self.row)]
+        return np.where(self.member.reshape(-1, *(1,) * (train.ndim - 1)), inside, outside)
 
     def inputs(self, some: np.ndarray | None = None) -> np.ndarray:
         """Attacked records as model input."""
@@ -77,7 +76,7 @@ class AttackSplit:
 
     @cached_property
     def population_labels(self) -> np.ndarray:
-        return np.asarray(self._stored("y")[1])[self.population].astype(np.int64)
+        return self.federation.labels(np.asarray(self._stored("y")[1])[self.population])
 
     def _stored(self, part: str) -> tuple[np.ndarray, np.ndarray]:
         test = self.federation.raw_test

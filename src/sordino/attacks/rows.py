@@ -14,8 +14,10 @@ from sordino.attacks.ceilings import Ceiling, ceiling_for_record
 from sordino.attacks.game import Game, Guess
 from sordino.attacks.protocol import AttackSplit
 from sordino.attacks.replay import server_sees_messages
-from sordino.attacks.table import Entry
+from sordino.attacks.table import EVERY_TASK, Entry
 from sordino.attacks.target import Target
+from sordino.data.schema import CLASSIFICATION
+from sordino.errors import BadInput
 from sordino.plain import Json
 from sordino.plan import Plan
 from sordino.privacy.vocabulary import Observer, Relation, Unit
@@ -60,6 +62,10 @@ class Guarantee:
 
 def play(target: Target, entry: Entry, guarantee: Guarantee, **changes: object) -> Json:
     """Let one attack play against the target; its line."""
+    if target.plan.task != CLASSIFICATION and not entry.every_task:
+        raise BadInput(
+            f"{entry.name} looks at the classes that a model names, and this run is a {target.plan.task}; use {' or '.join(EVERY_TASK)}."
+        )
     started = time.perf_counter()
     attack = entry.build(**changes)
     guess = attack.guess(Game(target, attack.reach))

@@ -136,12 +136,16 @@ def invert_run(
             raise BadInput(f"{one.name} is an attack of kind {one.kind}; call attack_run for it.")
     plan = Plan.load(RunFolder.reopen(folder).plan)
     weights, statement = _ended(folder)
+    if plan.task != CLASSIFICATION:
+        raise BadInput(
+            f"inversion takes a message apart by classes, and this run is a {plan.task}; there is none for it yet."
+        )
     if plan.preparation is not None:
         raise BadInput(
             f"the model of this run takes what preparation {plan.preparation.kind} makes of a record, and inversion looks for "
             "records; attack a run without a preparation."
         )
-    plan, make, federation = _assembled(plan, make, federation)
+    plan, make, federation = _assembled(*_after_prelude(plan, make, federation, folder, statement))
     module = make(plan.seed)
     _load(module, weights)
     proven = _guarantee(statement)
@@ -209,25 +213,28 @@ def _ended(folder: Path) -> tuple[Path, Json]:
 def _after_prelude(
     plan: Plan, make: Make | None, federation: Federation | None, folder: Path, statement: Json
 ) -> tuple[Plan, Make | None, Federation | None]:
-    """The run from round 1 on. What the prelude released is public: attackers use it, and train their models with it too."""
-    from sordino.assembly import population
+    """The rounds alone. What the prelude released is public: attackers use it, and train their models with it too.
+
+    Records that were held out are not members: where there is no public test set, they are the non-members.
+    """
+    from sordino.assembly import held_apart, population
     from sordino.schemes import prelude
 
-    if plan.preparation is None:
+    if plan.preparation is None and plan.holdout is None:
         return plan, make, federation
-    raw = population(plan) if federation is None else federation
-    rest = plan.replace(prepare={}, epsilon=None, multiplier=statement["multiplier"], clients=raw.clients)
-    return rest, make, raw.mapped(prelude.model_input(folder, plan, raw.input_shape))
+    raw = population(plan) if federation is None else held_apart(federation, plan)
+    rest = plan.replace(prepare={}, test=None, clients=raw.clients)
+    if plan.private and statement["multiplier"] is not None:
+        rest = rest.replace(epsilon=None, multiplier=statement["multiplier"])
+    if plan.preparation is not None:
+        raw = raw.mapped(prelude.model_input(folder, plan, raw.input_shape))
+    return rest, make, raw if raw.test is not None or raw.held_out is None else raw.tested_on(raw.held_out)
 
 
 def _assembled(plan: Plan, make: Make | None, federation: Federation | None) -> tuple[Plan, Make, Federation]:
     from sordino.assembly import assemble
     from sordino.models import build
 
-    if plan.task != CLASSIFICATION:
-        raise BadInput(
-            f"attacks look at the classes that a model names, and this run is a {plan.task}; there is none for it yet."
-        )
     if make is not None and federation is not None:
         _check_labels(federation)
         return plan, make, federation

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from sordino.attacks.protocol import AttackSplit
+from sordino.data.schema import CLASSIFICATION
 from sordino.errors import BadInput, SordinoError
 from sordino.federation.population import Federation
 from sordino.files import write_atomically
@@ -80,8 +81,9 @@ def reference_federation(cast: AttackSplit, inside: np.ndarray, rng: np.random.G
     vacant = cast.row[cast.member & ~inside]
     coming = cast.row[~cast.member & inside]
     labels, theirs = np.asarray(federation.y), np.asarray(test[1])
-    places = match(labels[vacant], theirs[coming], rng)
-    x, y = np.array(federation.x), labels.astype(np.int64)
+    alike = match if federation.task == CLASSIFICATION else any_place
+    places = alike(labels[vacant], theirs[coming], rng)
+    x, y = np.array(federation.x), np.array(federation.labels(labels))
     x[vacant[places]], y[vacant[places]] = np.asarray(test[0])[coming], theirs[coming]
     return _like(federation, x, y, federation.offsets)
 
@@ -108,6 +110,13 @@ def match(vacant: np.ndarray, coming: np.ndarray, rng: np.random.Generator) -> n
     return places
 
 
+def any_place(vacant: np.ndarray, coming: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Where labels are numbers, no two are alike."""
+    if len(vacant) != len(coming):
+        raise BadInput(f"{len(coming)} records do not fit {len(vacant)} places.")
+    return rng.permutation(len(vacant))
+
+
 def shadow_sides(cast: AttackSplit, count: int, seed: int) -> np.ndarray:
     """bool [count, population]: which population records each shadow model trains on; at most as many as the target."""
     total = len(cast.population)
@@ -131,7 +140,7 @@ def shadow_federation(cast: AttackSplit, inside: np.ndarray, rng: np.random.Gene
     sizes = np.maximum(1, np.floor(federation.sizes * (len(rows) / federation.examples)).astype(np.int64))
     while sizes.sum() != len(rows):  # whole numbers: give or take one at the largest
         sizes[np.argmax(sizes)] += 1 if sizes.sum() < len(rows) else -1
-    x, y = np.asarray(test[0])[rows], np.asarray(test[1])[rows].astype(np.int64)
+    x, y = np.asarray(test[0])[rows], federation.labels(np.asarray(test[1])[rows])
     return _like(federation, x, y, np.concatenate([[0], np.cumsum(sizes)]))
 
 
@@ -144,6 +153,7 @@ def _like(federation: Federation, x: np.ndarray, y: np.ndarray, offsets: np.ndar
         y=y,
         offsets=offsets,
         normalise=federation.normalise,
+        task=federation.task,
     )
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ADACT = "AdaCT-DPFL 2026, Differentially private federated learning with adaptive clipping thresholds"
 SONG = "Song and Mittal 2021, Systematic evaluation of privacy risks of machine learning models"
+YEOM = "Yeom et al. 2018, Privacy risk in machine learning: analyzing the connection to overfitting"
+WATSON = "Watson et al. 2022, On the importance of difficulty calibration in membership inference attacks"
 GU = "Gu et al. 2022, CS-MIA: membership inference attack based on prediction confidence series in federated learning"
 SALEM = "Salem et al. 2019, ML-Leaks: model and data independent membership inference attacks and defenses"
 NASR = (
@@ -54,6 +56,7 @@ class Entry:
     view: str = "client"  # client: released models only; server: what single clients send
     active: bool = False
     models: str = ""  # what the attacker trains: reference, shadow, or nothing
+    every_task: bool = False  # looks at losses, which regression and several labels have too
 
     def build(self, **changes: Any) -> Any:
         module, name = self.home.split(":")
@@ -107,6 +110,11 @@ TABLE: tuple[Entry, ...] = (
         "basic-common", SONG, f"{FINAL}, and true labels; one threshold for all", "basic:Threshold",
         {"per_class": False},
     ),
+    Entry("loss", YEOM, f"the final model's loss on each record, and {OWN}", "loss:Loss", every_task=True),
+    Entry(
+        "loss-calibrated", WATSON, f"{PLAN}, without the attacked record; and {OWN}", "loss:Loss", {"models": 4},
+        models="reference", every_task=True,
+    ),
     Entry("cs", GU, f"the answers of the released models over many rounds, and {OWN}", "cs:ConfidenceSeries"),
     Entry(
         "cs-server", GU, f"the answers of each client's own models over many rounds, and {OWN}", "cs:ConfidenceSeries",
@@ -143,6 +151,7 @@ TABLE: tuple[Entry, ...] = (
 )  # fmt: skip
 
 ATTACKS: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in TABLE})
+EVERY_TASK = tuple(entry.name for entry in TABLE if entry.every_task)
 USUAL = ("rf", "gb", "dt", "basic", "rmia")
 
 

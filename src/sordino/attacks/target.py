@@ -79,7 +79,7 @@ class Target:
 
     @cached_property
     def labels(self) -> np.ndarray:
-        return self.cast.labels.astype(np.int64)
+        return self.cast.federation.labels(self.cast.labels)
 
     @cached_property
     def population_inputs(self) -> np.ndarray:

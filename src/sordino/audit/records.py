@@ -1,7 +1,7 @@
 """Canary records, for the example unit pooled: examples that nobody would learn from but by heart.
 
-`mislabelled` ones are examples of the public test set under a wrong label, `random` ones are noise under a random
-label. They go through the same gradients and the same clipping as real records. What an attacker without access to
+`mislabelled` ones are examples of the public test set under a wrong label (another class, every label turned round, or the
+number of another example), `random` ones are noise under a random label. They go through the same gradients and the same clipping as real records. What an attacker without access to
 the rounds looks at is how much their loss fell in training (Steinke et al. 2023, black box); this shows less than a
 direction does.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sordino.audit.canaries import Canaries
+from sordino.data.schema import CLASSIFICATION, MULTI_LABEL
 from sordino.errors import BadInput
 from sordino.privacy.randomness import SERVER, stream
 from sordino.schemes.base import RECORD_CANARIES
@@ -38,16 +39,16 @@ class Records:
 
     @classmethod
     def make(cls, canaries: Canaries, kind: str, federation: Federation) -> Records:
-        if federation.x is None or federation.y is None or federation.y.ndim > 1:
-            raise BadInput(f"canaries of kind {kind} need data with one label per example that is held; use turning.")
+        if federation.x is None or federation.y is None:
+            raise BadInput(f"canaries of kind {kind} need data that is held, and not made on demand; use turning.")
         draw = stream(canaries.secret, 0, SERVER, "canary records")
         if kind == "mislabelled":
             x, y = _test_examples(federation, canaries.count, draw)
-            y = (y + draw.integers(1, federation.classes, len(y))) % federation.classes
+            y = _wrong(y, federation, draw)
         else:
             x = _noise(federation.x, canaries.count, draw)
-            y = draw.integers(federation.classes, size=canaries.count)
-        return cls(x, y.astype(np.int64), len(federation.x))
+            y = _any_label(canaries.count, federation, draw)
+        return cls(x, federation.labels(y), len(federation.x))
 
     def behind(self, federation: Federation) -> Federation:
         return federation.followed_by(self.x, self.y)
@@ -75,6 +76,20 @@ class Records:
             losses = site.losses(site.flat.model(x), y)
         site.flat.model.train()
         return losses.cpu().numpy().astype(np.float64)
+
+
+def _wrong(y: np.ndarray, federation: Federation, draw: np.random.Generator) -> np.ndarray:
+    """For each example a label that is not its own."""
+    if federation.task == CLASSIFICATION:
+        return (y + draw.integers(1, federation.classes, len(y))) % federation.classes
+    return 1 - y if federation.task == MULTI_LABEL else np.roll(y, 1 + int(draw.integers(max(1, len(y) - 1))), axis=0)
+
+
+def _any_label(count: int, federation: Federation, draw: np.random.Generator) -> np.ndarray:
+    if federation.task == CLASSIFICATION:
+        return draw.integers(federation.classes, size=count)
+    shape = (count, federation.classes)
+    return draw.integers(2, size=shape) if federation.task == MULTI_LABEL else draw.standard_normal(shape)
 
 
 def _test_examples(federation: Federation, count: int, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -7,12 +7,15 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
-from sordino.attacks.table import USUAL, Entry, entries
+from sordino.attacks.table import EVERY_TASK, USUAL, Entry, entries
 from sordino.cli.numbers import count, number
+from sordino.data.schema import CLASSIFICATION
 from sordino.errors import BadInput
 from sordino.plain import Json
+from sordino.plan import read_toml
 from sordino.report.attacked import caveats, judged
 
 Say = Callable[[str, int, int], None]
@@ -41,7 +44,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("run", metavar="RUN", help="the folder of the run")
     parser.add_argument(
-        "--attack", default=",".join(USUAL), metavar="NAMES", help=f"see `sordino attacks`; default {','.join(USUAL)}"
+        "--attack",
+        metavar="NAMES",
+        help=f"see `sordino attacks`; default {','.join(USUAL)} (without classes: {','.join(EVERY_TASK)})",
     )
     parser.add_argument(
         "--records", default=None, help="members to attack, and as many non-members (default: all there are)"
@@ -73,7 +78,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    chosen = entries(args.attack)
+    chosen = entries(args.attack if args.attack is not None else ",".join(usual(args.run)))
     table: Json = {}
     with bars(args.quiet or args.json) as say:
         membership = [one for one in chosen if one.kind == "membership"]
@@ -87,6 +92,13 @@ def run(args: argparse.Namespace) -> int:
         parts = [text(table)] if membership else []
         print("\n\n".join(parts if inverted is None else [*parts, inversion_text(inverted)]))
     return 0
+
+
+def usual(run: str) -> tuple[str, ...]:
+    """The attacks that suit a run's task."""
+    plan = Path(run) / "plan.toml"
+    task = read_toml(plan).get("task", CLASSIFICATION) if plan.is_file() else CLASSIFICATION
+    return USUAL if task == CLASSIFICATION else EVERY_TASK
 
 
 def _membership(args: argparse.Namespace, chosen: list[Entry], say: Say) -> Json:

@@ -32,7 +32,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--address", default="0.0.0.0:8443", metavar="HOST:PORT", help="where to listen (default: 0.0.0.0:8443)"
     )
-    parser.add_argument("--test", metavar="FILE", help="a public test set: .npz, .csv or .parquet")
+    parser.add_argument(
+        "--test",
+        metavar="FILE",
+        help="a public test set: .npz, .csv or .parquet; or holdout=0.1: a share of the holders' records",
+    )
     parser.add_argument("--schema", metavar="FILE", help="schema.toml: every holder reads its table by it")
     parser.add_argument("--classes", metavar="INT", help="how many, where neither test set nor data set tells it")
     parser.add_argument(

@@ -54,7 +54,12 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("partition_seed", int, None, "of the partition alone (default: the seed)"),
     ("client_column", str, None, "the column of a table that says whose a row is"),
     ("label", str, None, "the column that is predicted (default: label, or the last one); several with commas between"),
-    ("test", str, None, "a public test file; accuracy is measured on it (none: there is none, and that is meant)"),
+    (
+        "test",
+        str,
+        None,
+        "a public test file; holdout=0.1: a share of the records, never trained on, whose figures are released with noise; none",
+    ),
     ("schema", str, None, "schema.toml: scale and meaning of columns; `sordino data describe` writes one"),
     ("task", str, TASKS, "what is predicted"),
     ("method", str, None, "see `sordino methods`; or your own, as module:object"),

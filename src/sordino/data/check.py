@@ -14,8 +14,10 @@ from sordino.errors import BadInput
 Pair = tuple[np.ndarray, np.ndarray]
 
 
-def checked(x: ArrayLike, y: ArrayLike, classes: int | None, who: str, task: str = CLASSIFICATION) -> Pair:
-    """One client's arrays, or the sentence that says what is wrong with them.
+def checked(
+    x: ArrayLike, y: ArrayLike, classes: int | None, who: str, task: str = CLASSIFICATION, gaps: bool = False
+) -> Pair:
+    """One client's arrays, or the sentence that says what is wrong with them. `gaps`: numbers of x may be missing (NaN).
 
     A class is a whole number; of a sequence an example may have one at each of several positions, some of them `NO_LABEL`.
 
@@ -34,7 +36,7 @@ def checked(x: ArrayLike, y: ArrayLike, classes: int | None, who: str, task: str
         raise BadInput(f"{who} has {len(x) if x.ndim else 1} examples but {len(y)} labels: give one label per example.")
     if x.dtype.kind not in "fiub":
         raise BadInput(f"the examples of {who} are of type {x.dtype}: turn them into numbers first.")
-    if x.dtype.kind == "f" and not _all_finite(x):
+    if x.dtype.kind == "f" and not gaps and not _all_finite(x):
         raise BadInput(f"{who} has values that are NaN or infinite: fill them in or leave those examples out.")
     return x, _labels(y, classes, who) if task == CLASSIFICATION else _targets(y, classes, who, task)
 

@@ -18,6 +18,8 @@ from sordino.errors import BadInput
 class Normalise:
     """``(x * scale - mean) / std`` with one mean and deviation per channel (axis 1); ``tokens`` only widens to int64.
 
+    With ``fill`` a number that is missing (NaN) becomes 0, after everything else.
+
     >>> Normalise(scale=0.5, mean=(1.0,), std=(2.0,))(np.full((1, 1, 2), 6, dtype=np.uint8)).tolist()
     [[[1.0, 1.0]]]
     """
@@ -26,6 +28,7 @@ class Normalise:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     tokens: bool = False
+    fill: bool = False
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std):
@@ -43,14 +46,16 @@ class Normalise:
             shape = (1, len(self.mean)) + (1,) * (out.ndim - 2)
             out -= np.asarray(self.mean, dtype=np.float32).reshape(shape)
             out /= np.asarray(self.std, dtype=np.float32).reshape(shape)
-        return out
+        return np.where(np.isnan(out), np.float32(0), out) if self.fill else out
 
     def to_json(self) -> dict:
-        return {"scale": self.scale, "mean": list(self.mean), "std": list(self.std), "tokens": self.tokens}
+        said = {"scale": self.scale, "mean": list(self.mean), "std": list(self.std), "tokens": self.tokens}
+        return said | {"fill": True} if self.fill else said
 
     @classmethod
     def from_json(cls, fields: dict) -> Normalise:
-        return cls(float(fields["scale"]), tuple(fields["mean"]), tuple(fields["std"]), bool(fields["tokens"]))
+        mean, std = tuple(fields["mean"]), tuple(fields["std"])
+        return cls(float(fields["scale"]), mean, std, bool(fields["tokens"]), bool(fields.get("fill", False)))
 
 
 NO_LABEL = -1
@@ -58,6 +63,7 @@ NO_LABEL = -1
 
 PIXELS = Normalise(scale=1 / 255)
 TOKENS = Normalise(tokens=True)
+GAPS = Normalise(fill=True)  # of a table in which numbers may be missing
 
 
 def usual(dtype: np.dtype) -> Normalise | None:

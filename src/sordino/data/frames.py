@@ -28,6 +28,9 @@ def from_frame(frame: Frame, where: str = "the data frame") -> Table:
     """Columns of numbers, booleans, text and categories; dates and nested values are refused by name."""
     names = [str(name) for name in frame.columns]
     given = list(frame.columns)
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:  # a frame gives both of them under that name
+        raise BadInput(f"{where} has two columns called {twice!r}: rename one.")
     return Table(
         where, tuple(names), tuple(_column(frame[key].to_numpy(), name, where) for key, name in zip(given, names))
     )
@@ -48,7 +51,7 @@ def read_parquet(file: Path) -> Table:
 
 
 def _column(values: np.ndarray, name: str, where: str) -> np.ndarray:
-    if values.dtype.kind in "fiub":
+    if values.dtype.kind in "fiu":
         return values.astype(np.float64)
     if values.dtype.kind in "Mm":
         raise BadInput(

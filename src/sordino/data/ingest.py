@@ -26,7 +26,7 @@ from sordino.errors import BadInput
 TABLES = (".csv", ".tsv", ".txt", ".data", ".parquet")
 SUFFIXES = (".npz", *TABLES)
 Records = Table | Pair
-NO_TEST = "none"
+NO_TEST, HOLDOUT = "none", "holdout="
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Source:
     path: str
     client_column: str | None = None
     label: str | None = None
-    test: str | None = None  # NO_TEST: there is none, and that is meant
+    test: str | None = None  # NO_TEST: there is none, and that is meant; HOLDOUT: a share of the records themselves
     schema: str | None = None
     task: str | None = None  # None: what the schema says, or classification
     classes: int | None = None
@@ -70,7 +70,12 @@ def read_records(file: Path) -> Records:
 
 def named_test(source: Source) -> Records | None:
     """The public test file that the user named."""
-    return None if source.test in (None, NO_TEST) else read_records(Path(str(source.test)))
+    return read_records(Path(str(source.test))) if is_file(source.test) else None
+
+
+def is_file(test: str | None) -> bool:
+    """Whether a plan's `test` names a file, and is not a share of the records or a word that there is none."""
+    return test is not None and test != NO_TEST and not test.startswith(HOLDOUT)
 
 
 def read_npz(file: Path) -> Pair:

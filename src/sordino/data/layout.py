@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sordino.errors import BadInput
+from sordino.plain import Json
 
 _EXACT = 2**24  # whole numbers up to here are the same in float32
 
@@ -41,8 +43,18 @@ class Layout:
     def tokens(self) -> bool:
         return all(field.whole for field in self.fields)
 
+    def to_json(self) -> Json:
+        fields = [{"name": f.name, "shape": list(f.shape), "whole": f.whole} for f in self.fields]
+        return {"named": self.named, "fields": fields}
+
+    @classmethod
+    def from_json(cls, plain: Json) -> Layout:
+        fields = (Field(str(f["name"]), tuple(f["shape"]), bool(f["whole"])) for f in plain["fields"])
+        return cls(tuple(fields), bool(plain["named"]))
+
 
 Parts = Mapping[str, object] | Sequence[object]
+Examples = ArrayLike | Parts  # of one client: an array, or several by name or by place
 
 
 def is_parts(x: object) -> bool:

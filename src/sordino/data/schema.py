@@ -85,7 +85,9 @@ class Feature:
     name: str
     scale: Scale = AS_IS
     values: tuple[str, ...] = ()  # of a column of words; the scale says nothing then
-    missing: str = "refuse"  # fill: with the middle of the scale; flag: that, and an input that says so
+    # fill: with the middle of the scale; where the scale is private, with the mean that a prelude finds; as it is, with 0.
+    # flag: that, and an input that says so.
+    missing: str = "refuse"
 
     def __post_init__(self) -> None:
         one_of(MISSING, **{f"missing of {self.name!r}": self.missing})
@@ -100,6 +102,11 @@ class Feature:
         own = tuple(f"{self.name}={value}" for value in self.values) or (self.name,)
         return (*own, f"{self.name} is missing") if self.missing == "flag" else own
 
+    @property
+    def gaps(self) -> bool:
+        """Whether a missing number stays NaN until the column is scaled: only then it is known what the middle is."""
+        return not self.values and self.scale.as_is and self.missing != "refuse"
+
     def read(self, table: Table) -> np.ndarray:
         """[rows, inputs] of this column."""
         if self.values:
@@ -109,7 +116,8 @@ class Feature:
         else:
             numbers = table.numbers(self.name)
             gone = np.isnan(numbers)
-            made = np.where(gone, 0.0, self.scale(np.where(gone, 0.0, numbers)))[:, None]
+            hole = np.nan if self.gaps else 0.0
+            made = np.where(gone, hole, self.scale(np.where(gone, 0.0, numbers)))[:, None]
         if self.missing == "refuse" and gone.any():
             raise BadInput(
                 f"{table.place(int(np.flatnonzero(gone)[0]), self.name)} is empty: fill it in, leave the row out, or say "
@@ -167,6 +175,11 @@ class Schema:
         """Columns that reach the model as they stand."""
         return tuple(f.name for f in self.features if not f.values and f.scale.as_is)
 
+    @property
+    def gaps(self) -> bool:
+        """Whether missing numbers reach the model's input as NaN, to be filled there (`dataset.GAPS`)."""
+        return any(f.gaps for f in self.features)
+
     def replace(self, **changes: Any) -> Schema:
         return dataclasses.replace(self, **changes)
 
@@ -183,8 +196,9 @@ class Schema:
 
     def _x(self, table: Table) -> np.ndarray:
         made = np.concatenate([feature.read(table) for feature in self.features], axis=1).astype(np.float32)
-        if not np.isfinite(made).all():
-            at, column = np.argwhere(~np.isfinite(made))[0]
+        wrong = np.isinf(made) if self.gaps else ~np.isfinite(made)
+        if wrong.any():
+            at, column = np.argwhere(wrong)[0]
             raise BadInput(
                 f"{table.place(int(at), self.inputs[column])} is too large for 32 bits: scale it in schema.toml."
             )

@@ -1,6 +1,7 @@
 """A table as it came: named columns of numbers or of text, where they came from, and on which lines.
 
-Numbers are float64 with NaN for a missing cell; text is an array of strings with the empty string for one. A sentence about
+Numbers are float64 with NaN for a missing cell; text is an array of strings with the empty string for one. True and False are
+the numbers 1 and 0 to a model, and words as labels. A sentence about
 a cell names file, row and column and never repeats what stands there: it is somebody's.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -29,8 +31,8 @@ class Table:
     label: str | None = None  # the column that is predicted, where its owner says so
 
     def __post_init__(self) -> None:
-        twice = next((name for i, name in enumerate(self.names) if name in self.names[:i]), None)
-        if twice is not None:
+        if len(self._places) < len(self.names):
+            twice = next(name for i, name in enumerate(self.names) if self._places[name] != i)
             raise BadInput(f"{self.where} has two columns called {twice!r}: rename one.")
         if not self.columns or not len(self.columns[0]):
             raise BadInput(f"{self.where} has no examples: leave it out, or give it some.")
@@ -38,11 +40,15 @@ class Table:
     def __len__(self) -> int:
         return len(self.columns[0])
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.names)}
+
     def __contains__(self, name: str) -> bool:
-        return name in self.names
+        return name in self._places
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self.columns[self.names.index(name)]
+        return self.columns[self._places[name]]
 
     def row(self, at: int) -> str:
         """How row `at` is named in a sentence: by its line in the file, if it came from one."""
@@ -73,12 +79,15 @@ class Table:
                     f"{self.place(wrong[0], name)} is infinite: put a finite number there, or leave it empty."
                 )
             return column
+        truth = is_truth(column)
         for at, cell in enumerate(column):
-            if cell and not is_number(cell):
+            if cell and not truth and not is_number(cell):
                 raise BadInput(
                     f"{self.place(at, name)} holds text, not a number: correct it, leave the column out, "
                     "or declare its values in schema.toml (sordino data describe writes one)."
                 )
+        if truth:
+            return np.array([float(cell.lower() == "true") if cell else math.nan for cell in column])
         return np.array([float(cell) if cell else math.nan for cell in column])
 
     def words(self, name: str) -> np.ndarray:
@@ -93,7 +102,7 @@ class Table:
 
     def first_text(self, name: str) -> int | None:
         """The first row whose cell is text; None if all are numbers, or missing."""
-        if self[name].dtype.kind == "f":
+        if self[name].dtype.kind == "f" or is_truth(self[name]):
             return None
         return next((at for at, cell in enumerate(self[name]) if cell and not is_number(cell)), None)
 
@@ -107,6 +116,15 @@ def word(value: float) -> str:
     if math.isnan(value):
         return ""
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
+def is_truth(column: np.ndarray) -> bool:
+    """Whether a column of words says true and false, and nothing else.
+
+    >>> is_truth(np.array(["True", "", "FALSE"], dtype=object)), is_truth(np.array(["true", "yes"], dtype=object))
+    (True, False)
+    """
+    return {cell.lower() for cell in column.tolist()} - {""} in ({"true"}, {"false"}, {"true", "false"})
 
 
 def is_number(cell: str) -> bool:
@@ -140,6 +158,8 @@ def from_values(values: Iterable[object]) -> np.ndarray:
     """A column of Python objects: numbers if all are numbers (or missing), else text."""
     cells = list(values)
     known = [cell for cell in cells if not _is_missing(cell)]
+    if known and all(isinstance(cell, (bool, np.bool_)) for cell in known):
+        return np.array(["" if _is_missing(cell) else str(bool(cell)) for cell in cells], dtype=object)
     if known and all(isinstance(cell, (bool, int, float, np.number, np.bool_)) for cell in known):
         return np.array([math.nan if _is_missing(cell) else float(cell) for cell in cells])  # type: ignore[arg-type]
     return np.array(["" if _is_missing(cell) else str(cell).strip() for cell in cells], dtype=object)

@@ -16,7 +16,7 @@ from sordino.data.schema import Schema
 from sordino.deployment.greeting import greet
 from sordino.engines import EngineOptions, Setup, Started
 from sordino.engines.flower import wire
-from sordino.engines.flower.engine import Patience, Remote, RemoteWork, ask_prelude
+from sordino.engines.flower.engine import Patience, Remote, RemoteWork, ask_prelude, ask_test
 from sordino.engines.flower.holder_run import terms_of
 from sordino.engines.flower.part import Facts, Part
 from sordino.engines.flower.policy import Refused
@@ -24,6 +24,7 @@ from sordino.engines.flower.transport import SecureChannel
 from sordino.engines.flower.wire import Message
 from sordino.errors import BadInput
 from sordino.files import write_atomically
+from sordino.noisy_figures import Measure
 from sordino.plan import Plan
 from sordino.preparation import Released
 from sordino.privacy.ledger import Ledger
@@ -69,6 +70,7 @@ def federate(
         post.run = os.urandom(8).hex()
         facts = greet(post, plan, classes, normalise, schema, patience)
         plan = plan.replace(task=facts.task)
+        facts = facts.holding_out(plan)
         if plan.model == "auto":
             tokens = facts.normalise is not None and facts.normalise.tokens
             told = recipes.PublicFacts(sum(facts.sizes), facts.clients, facts.shape, facts.classes, tokens)
@@ -130,8 +132,19 @@ def federate(
     model = build(plan.model, facts.shape if stages is None else stages.shape, facts.classes, plan.seed)
     again = resume and (out / "ledger.jsonl").exists()
     ask = None if stages is None else ask_prelude(put_prelude, terms, stages)
+    scale = None if facts.schema is None else facts.schema.scale
+    measure = None if terms.held_out is None else Measure(facts.task, federation.class_names, scale)
     result = train(
-        model, federation, plan, out=out, resume=again, options=options, on_round=on_round, start=start, ask=ask
+        model,
+        federation,
+        plan,
+        out=out,
+        resume=again,
+        options=options,
+        on_round=on_round,
+        start=start,
+        ask=ask,
+        test=None if measure is None else ask_test(put_prelude, terms, measure.length),
     )
     _close(post, result, out, authority)
     return result

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sordino.data.dataset import Normalise, usual
+from sordino.data.dataset import GAPS, Normalise, usual
 from sordino.data.schema import CLASSIFICATION, Feature, Schema
 from sordino.engines.flower.engine import Patience
 from sordino.engines.flower.holder import VERSION
@@ -58,7 +58,7 @@ def greet(
     if other is not None:
         raise BadInput(f"the records of {other} have the shape {shapes[other]} and {shape} is needed: make them alike.")
     if schema is not None:
-        return Facts(plan.data, schema.outputs, shape, sizes, None, schema, schema.task)
+        return Facts(plan.data, schema.outputs, shape, sizes, GAPS if schema.gaps else None, schema, schema.task)
     if normalise is None:
         ways = {json.dumps(None if w is None else w.to_json()) for w in map(usual, types)}
         if len(ways) != 1:

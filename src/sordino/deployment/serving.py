@@ -13,7 +13,7 @@ from typing import Any
 from sordino.assembly import told_task
 from sordino.data.check import Pair, checked, count_classes
 from sordino.data.dataset import Normalise
-from sordino.data.ingest import NO_TEST, Records, Source, read_records, schema_for, with_classes
+from sordino.data.ingest import Records, Source, is_file, read_records, schema_for, with_classes
 from sordino.data.schema import CLASSIFICATION, Schema
 from sordino.data.table import Table
 from sordino.deployment.control import Link
@@ -46,7 +46,7 @@ class Public:
     def find(cls, plan: Plan, test: str | None, classes: int | None) -> Public:
         """From a test file or a schema, or from the data set that the plan names."""
         test, classes = test or plan.test, classes or plan.classes
-        held = None if test in (None, NO_TEST) else read_records(Path(str(test)))
+        held = read_records(Path(str(test))) if is_file(test) else None
         if isinstance(held, Table) or plan.schema is not None:
             return cls._of_tables(plan, held, classes)
         if held is not None:

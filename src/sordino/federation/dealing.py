@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sordino.data.check import Pair
 from sordino.data.dataset import Dataset
-from sordino.data.layout import Layout, is_parts, pack
+from sordino.data.layout import Examples, Layout, is_parts, pack
 from sordino.data.partition import split
 from sordino.data.schema import CLASSIFICATION
 from sordino.errors import BadInput
@@ -20,13 +21,13 @@ _COPIED = 4096  # rows at a time
 
 
 def packed(
-    clients: list[tuple[ArrayLike, ArrayLike]],
-    test: tuple[ArrayLike, ArrayLike] | None,
+    clients: list[tuple[Examples, ArrayLike]],
+    test: tuple[Examples, ArrayLike] | None,
     label: Callable[[int], str],
 ) -> tuple[list[tuple[ArrayLike, ArrayLike]], tuple[ArrayLike, ArrayLike] | None, Layout | None]:
     """Examples of several arrays as rows of one."""
     if not any(is_parts(x) for x, _ in clients):
-        return clients, test, None
+        return cast(list[tuple[ArrayLike, ArrayLike]], clients), cast(tuple[ArrayLike, ArrayLike] | None, test), None
     made: list[tuple[ArrayLike, ArrayLike]] = []
     layouts: list[Layout] = []
     for k, (x, y) in enumerate([*clients, *([test] if test is not None else [])]):

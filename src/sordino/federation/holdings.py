@@ -63,6 +63,7 @@ class Holdings:
         self._make, self._size = make, size
         self._test, self._local_tests = test, local_tests
         self._test_rows = test_rows if test is not None else None  # which of the public test set is each client's
+        self.held_out: Self | None = None  # records that nothing is trained on (`federation.held_out`)
 
     # ---- what a client holds ---------------------------------------------------------------------------------
 
@@ -198,6 +199,13 @@ class Holdings:
         made.x, made.y = (_frozen(np.concatenate(pair)) for pair in ((self.x, x), (self.y, y)))
         return made
 
+    def tested_on(self, other: Holdings) -> Self:
+        """The same population with the records of `other` in the place of a public test set: for attacks on a run of one's own."""
+        made = copy.copy(self)
+        made.__dict__.pop("test", None)
+        made._test, made._test_rows = (other.x, other.y) if other.x is not None and other.y is not None else None, None
+        return made
+
     def fingerprint_of(self, k: int) -> str:
         """A digest of client k's records; empty where they are made on demand. Private, as `fingerprint` is."""
         if self.offsets is None:
@@ -207,6 +215,8 @@ class Holdings:
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             for start in range(0, len(array), _HASHED):
                 digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
+        if self.held_out is not None:
+            digest.update(self.held_out.fingerprint_of(k).encode())
         return digest.hexdigest()
 
     def mapped(self, apply: Callable[[np.ndarray], np.ndarray]) -> Self:
@@ -228,6 +238,8 @@ class Holdings:
             made._test = apply(self._test[0]), self._test[1]
         if self._local_tests is not None:
             made._local_tests = [(apply(x), y) for x, y in self._local_tests]
+        if self.held_out is not None:
+            made.held_out = self.held_out.mapped(apply)
         return made
 
     def fingerprint(self) -> str:
@@ -248,6 +260,8 @@ class Holdings:
             if array is not None:
                 for start in range(0, len(array), _HASHED):
                     digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
+        if self.held_out is not None:
+            digest.update(self.held_out.fingerprint().encode())
         return digest.hexdigest()
 
     @property

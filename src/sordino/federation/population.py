@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sordino.data.check import alike, checked, count_classes, labeller, same_shape
-from sordino.data.dataset import Normalise, usual
+from sordino.data.dataset import GAPS, Normalise, usual
 from sordino.data.ingest import Source
+from sordino.data.layout import Examples
 from sordino.data.schema import CLASSIFICATION, TASKS, Schema
 from sordino.errors import BadInput, one_of, whole
 from sordino.federation import dealing
@@ -46,8 +47,8 @@ class Federation(Holdings):
     @classmethod
     def from_arrays(
         cls,
-        clients: Iterable[tuple[ArrayLike, ArrayLike]],
-        test: tuple[ArrayLike, ArrayLike] | None = None,
+        clients: Iterable[tuple[Examples, ArrayLike]],
+        test: tuple[Examples, ArrayLike] | None = None,
         *,
         classes: int | None = None,
         name: str = "arrays",
@@ -66,20 +67,21 @@ class Federation(Holdings):
         An x may be a dictionary or a tuple of arrays, which the model then takes by name or by place.
         """
         one_of(TASKS, task=task)
-        clients = list(clients)
-        if not clients:
+        given_clients = list(clients)
+        if not given_clients:
             raise BadInput("there are no clients: give at least one (x, y) pair.")
-        if ids is not None and len(ids) != len(clients):
-            raise BadInput(f"there are {len(clients)} clients but {len(ids)} ids: give one id per client.")
+        if ids is not None and len(ids) != len(given_clients):
+            raise BadInput(f"there are {len(given_clients)} clients but {len(ids)} ids: give one id per client.")
         label = labeller(ids)
-        clients, test, layout = dealing.packed(clients, test, label)
-        pairs = [checked(x, y, classes, label(k), task) for k, (x, y) in enumerate(clients)]
+        rows, held, layout = dealing.packed(given_clients, test, label)
+        gaps = normalise is not None and normalise.fill
+        pairs = [checked(x, y, classes, label(k), task, gaps) for k, (x, y) in enumerate(rows)]
         same_shape([x for x, _ in pairs], label)
         offsets = np.concatenate([[0], np.cumsum([len(y) for _, y in pairs])]).astype(np.int64)
-        public = None if test is None else checked(*test, classes, "the test set", task)
+        public = None if held is None else checked(*held, classes, "the test set", task, gaps)
         own = None
         if local_tests is not None:
-            own = [checked(*held, classes, f"the test of {label(k)}", task) for k, held in enumerate(local_tests)]
+            own = [checked(*split, classes, f"the test of {label(k)}", task) for k, split in enumerate(local_tests)]
         if own is not None and len(own) != len(pairs):
             raise BadInput(f"there are {len(pairs)} clients but {len(own)} local test sets: give one per client.")
         x = dealing.side_by_side([x for x, _ in pairs])
@@ -181,6 +183,7 @@ class Federation(Holdings):
             schema=read.schema,
             origin=origin,
             names_from_labels=read.names_from_labels,
+            normalise=GAPS if read.schema is not None and read.schema.gaps else None,
         )
 
     @classmethod
@@ -220,6 +223,7 @@ class Federation(Holdings):
             schema=read.schema,
             origin=Origin(given(name), client_column=client, label=labels, schema=source.schema, task=task),
             names_from_labels=read.names_from_labels,
+            normalise=GAPS if read.schema.gaps else None,
         )
 
     @classmethod
@@ -236,10 +240,12 @@ class Federation(Holdings):
     ) -> Federation:
         """One `torch.utils.data.Dataset` or Hugging Face `datasets.Dataset` per client, and perhaps a public one to test on.
 
-        An example is a pair (x, y), or a dictionary in which `label` names y; all of them are read once.
+        An example is a pair (x, y), or a dictionary in which `label` names y; all of them are read once. Of a dictionary the
+        other fields are columns, if they are single numbers; else the model takes them by name.
         """
-        from sordino.data.datasets import pair_of
+        from sordino.data.datasets import declared_classes, pair_of
 
+        classes = classes if classes is not None else declared_classes(datasets, label)
         pairs = [pair_of(one, label, f"data set {k}") for k, one in enumerate(datasets)]
         held = None if test is None else pair_of(test, label, "the test set")
         return cls.from_arrays(pairs, held, classes=classes, task=task, ids=ids, name=name)

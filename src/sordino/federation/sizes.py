@@ -18,18 +18,20 @@ class PublicSizes:
     """Rates and denominators are functions of these numbers, so nobody may change them by joining or leaving.
 
     `sizes` holds one number for each client, or one that holds for every client, or None where no rate, weight or
-    denominator of the plan asks for it.
+    denominator of the plan asks for it. Records that are held out are not among them: `held_out` counts those.
     """
 
     clients: int
     sizes: np.ndarray | int | None
+    held_out: np.ndarray | None = None  # by client; None: nothing is held out
 
     @classmethod
     def of(cls, federation: Federation, asked: bool = True) -> PublicSizes:
         """The sizes that the federation declares; `asked`: whether the plan uses them at all."""
-        if not asked:
-            return cls(federation.clients, None)
-        return cls(federation.clients, federation.declared_sizes())
+        held = None
+        if federation.held_out is not None:
+            held = np.array([federation.held_out.size(k) for k in range(federation.clients)], np.int64)
+        return cls(federation.clients, federation.declared_sizes() if asked else None, held)
 
     @property
     def each(self) -> np.ndarray:

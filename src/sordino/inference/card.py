@@ -15,7 +15,7 @@ from sordino.plain import Json
 from sordino.plan import read_toml
 from sordino.privacy.statement import Statement
 
-NAME = "MODEL_CARD.md"
+NAME, HELD_OUT = "MODEL_CARD.md", "held_out.json"
 
 
 def card(folder: str | Path) -> str:
@@ -27,6 +27,7 @@ def card(folder: str | Path) -> str:
     told, facts, scored = (_read(folder / name) for name in ("statement.json", record.NAME, evaluation.NAME))
     if not told:
         raise BadInput(f"{folder} has no statement.json: the run has not ended; finish it with sordino train --resume.")
+    tested = _read(folder / HELD_OUT).get("figures", {})
     statement = Statement.from_json(told)
     lines = [f"# Model card: {facts.get('data', plan.get('data'))}", ""]
     for title, body in (
@@ -34,8 +35,8 @@ def card(folder: str | Path) -> str:
         ("Intended use", ["_To be filled in by its makers: who should use it, for what, and for what not._"]),
         ("Training data", _data(plan, facts)),
         ("Guarantee", _guarantee(statement)),
-        ("How good it is", _scores(scored)),
-        ("Limits", _limits(statement, scored)),
+        ("How good it is", [*_scores(scored, bool(tested)), *_held_out(tested)]),
+        ("Limits", _limits(statement, scored, tested)),
         (
             "How to use it",
             [
@@ -68,6 +69,8 @@ def _data(plan: Json, facts: Json) -> list[str]:
         said.append(f"- Predicted: {_few(facts['labels'])}")
     tested = facts.get("test_examples")
     said.append(f"- Public test examples: {tested:,}" if tested else "- No public test set was given")
+    if facts.get("held_out"):
+        said.append(f"- Held out, never trained on: {facts['held_out']:,} records")
     return said
 
 
@@ -84,9 +87,28 @@ def _guarantee(statement: Statement) -> list[str]:
     return said
 
 
-def _scores(scored: Json) -> list[str]:
+def _held_out(tested: Json) -> list[str]:
+    """Figures that carry noise, and how much of it."""
+    if not tested:
+        return []
+    unit = "clients" if tested.get("unit") == "client" else "records"
+    low, high = tested["interval"]
+    said = ["", f"On {tested['tested']:,} held-out {unit} that nothing was trained on, released with noise:", ""]
+    if "accuracy" in tested:
+        said.append(f"- Accuracy: {tested['accuracy']:.1%} (95%: {low:.1%} to {high:.1%})")
+    if "majority" in tested:
+        said.append(f"- Always naming {tested['majority_class']}: {tested['majority']:.1%}")
+    if "balanced_accuracy" in tested:
+        said.append(f"- Balanced accuracy: {tested['balanced_accuracy']:.1%}")
+    if "mae" in tested:
+        middle = f"always naming the middle: {tested['mae_of_middle']:.4g}"
+        said.append(f"- Mean absolute error: {tested['mae']:.4g} (95%: {low:.4g} to {high:.4g}); {middle}")
+    return said
+
+
+def _scores(scored: Json, held_out: bool) -> list[str]:
     if not scored:
-        return ["Not measured: there was no public test set."]
+        return [] if held_out else ["Not measured: there was no public test set."]
     said = [f"On {scored['examples']:,} public test examples:", ""]
     for key, name, form in (
         ("accuracy", "Accuracy", "{:.1%}"), ("majority", "Always naming the commonest class", "{:.1%}"),
@@ -104,8 +126,9 @@ def _scores(scored: Json) -> list[str]:
     return said
 
 
-def _limits(statement: Statement, scored: Json) -> list[str]:
-    said = [f"- {warning[0].upper()}{warning[1:]}" for warning in scored.get("warnings", [])]
+def _limits(statement: Statement, scored: Json, tested: Json) -> list[str]:
+    warnings = (*scored.get("warnings", []), *tested.get("warnings", []))
+    said = [f"- {warning[0].upper()}{warning[1:]}" for warning in warnings]
     said += [f"- Not private: {reason}" for reason in statement.why]
     said.append("- The figures hold for data like the test set; on other data the model may do worse.")
     said.append(

@@ -10,6 +10,7 @@ from pathlib import Path
 from sordino.errors import BadInput
 from sordino.files import write_atomically
 from sordino.inference.loading import Trained
+from sordino.models.packed import packed
 
 
 def to_onnx(trained: Trained, out: str | Path) -> Path:
@@ -31,7 +32,7 @@ def to_onnx(trained: Trained, out: str | Path) -> Path:
             warnings.simplefilter("ignore")
             draft = Path(place) / "model.onnx"
             exporter.export(
-                trained.module, (example,), str(draft), input_names=["x"], output_names=["scores"],
+                packed(trained.module, trained.layout), (example,), str(draft), input_names=["x"], output_names=["scores"],
                 dynamic_axes={"x": {0: "examples"}, "scores": {0: "examples"}}, dynamo=False,
             )  # fmt: skip
             made = onnx.load(str(draft))
@@ -42,6 +43,7 @@ def to_onnx(trained: Trained, out: str | Path) -> Path:
     told = {
         "classes": json.dumps(list(trained.outputs), ensure_ascii=False),
         "task": trained.task,
+        "fields": json.dumps(trained.facts.get("layout"), ensure_ascii=False),
         "features": json.dumps(trained.facts.get("features"), ensure_ascii=False),
         "epsilon": str(trained.statement.get("epsilon")),
         "delta": str(trained.statement.get("delta")),

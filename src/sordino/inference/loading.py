@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from torch import nn
@@ -18,6 +19,7 @@ from sordino import record
 from sordino.data.dataset import Normalise
 from sordino.data.frames import Frame, from_frame
 from sordino.data.ingest import read_records
+from sordino.data.layout import Layout, Parts, is_parts, pack
 from sordino.data.schema import CLASSIFICATION, MULTI_LABEL, REGRESSION, Schema
 from sordino.data.schema_file import load_schema
 from sordino.data.table import Table
@@ -26,9 +28,12 @@ from sordino.evaluation import probabilities
 from sordino.federation.checkpoint import load_weights
 from sordino.inference.running import scores_of
 from sordino.models import build
+from sordino.models.packed import packed
 from sordino.plain import Json
 from sordino.plan import Plan
 from sordino.schemes import prelude
+
+Data = np.ndarray | Table | Frame | str | Path | Parts
 
 
 @dataclass(frozen=True)
@@ -76,13 +81,24 @@ class Trained:
         """Of one example, as it is stored."""
         return tuple(self.facts["shape"])
 
-    def inputs(self, data: np.ndarray | Table | Frame | str | Path) -> np.ndarray:
-        """Model input from a file, a data frame, or an array of examples."""
+    @property
+    def layout(self) -> Layout | None:
+        """Of examples of several arrays: how they are packed into rows."""
+        told = self.facts.get("layout")
+        return None if told is None else Layout.from_json(told)
+
+    def inputs(self, data: Data) -> np.ndarray:
+        """Model input from a file, a data frame, an array of examples, or a dictionary or tuple of arrays."""
+        if is_parts(data):
+            rows, layout = pack(data, "the data")  # type: ignore[arg-type]
+            if layout != self.layout:
+                raise BadInput("the fields of the data are not those of the training data (names, shapes and types).")
+            return rows
         if isinstance(data, (str, Path)):
             records = read_records(Path(data))
             data = records if isinstance(records, Table) else records[0]
         if not isinstance(data, (np.ndarray, Table)):
-            data = from_frame(data)
+            data = from_frame(cast(Frame, data))
         if isinstance(data, Table):
             if self.schema is None:
                 raise BadInput(
@@ -103,10 +119,10 @@ class Trained:
             )
         return x.astype(np.float32) if x.dtype.kind == "f" else x
 
-    def predict(self, data: np.ndarray | Table | Frame | str | Path) -> Predictions:
+    def predict(self, data: Data) -> Predictions:
         """What the model says of each example; of a model that predicts at every position of a sequence, at the last."""
-        raw = scores_of(self.module, self.inputs(data))
-        raw = (raw[:, -1] if raw.ndim > 2 else raw)[:, : len(self.outputs)].astype(np.float64)
+        scores = scores_of(packed(self.module, self.layout), self.inputs(data))
+        raw = (scores[:, -1] if scores.ndim > 2 else scores)[:, : len(self.outputs)].astype(np.float64)
         if self.task == CLASSIFICATION:
             chances = probabilities(raw)
             return Predictions(self.task, self.outputs, tuple(self.outputs[k] for k in raw.argmax(1)), chances)

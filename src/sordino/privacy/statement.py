@@ -58,6 +58,7 @@ class Statement:
     noise_to_bound: float | None = None  # length of the noise on the mean over the bound on the mean's signal
     seed: int | None = None  # of noise and draws, where they can be repeated
     prelude: tuple[str, ...] = ()  # what was released before round 1, and with how much noise, in words
+    held_out: tuple[str, ...] = ()  # the test on held-out records, in words
     personal: bool = False  # clients keep a model, or layers, of their own
     defence: str | None = None  # a heuristic that changed updates before they were clipped
     notes: tuple[str, ...] = ()  # further assumptions, told by the scheme or by the way gradients are clipped
@@ -69,7 +70,7 @@ class Statement:
                 object.__setattr__(self, name, words(getattr(self, name)))
             except ValueError:
                 raise BadInput(f"{name} must be one of {', '.join(words)}, not {getattr(self, name)!r}.") from None
-        for name in ("reasons", "departures", "disclosures", "assumptions", "prelude", "notes"):
+        for name in ("reasons", "departures", "disclosures", "assumptions", "prelude", "held_out", "notes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if isinstance(self.multiplier, list):
             object.__setattr__(self, "multiplier", tuple(self.multiplier))
@@ -163,6 +164,7 @@ class Statement:
             ("What the numbers mean", self._meaning()),
             ("How it was computed", self._computed()),
             ("What was released before round 1", _numbered(self.prelude)),
+            ("What it is tested on", _numbered(self.held_out)),
             ("What stays with the clients", [phrases.PERSONAL] * self.personal),
             ("Heuristic defence", [] if self.defence is None else [phrases.heuristic(self.defence, self.proven)]),
             ("What happened to the budget", self._budget()),
@@ -240,12 +242,14 @@ def assumptions(
     test_public: bool = True,
     delta: float = 0.0,
     population: int | None = None,
+    held_out: bool = False,
 ) -> tuple[str, ...]:
     """What the proof takes for granted, as sentences.
 
     `survivors`: the fewest honest clients whose shares reach the sum.
     `sizes_public`: how much each client holds enters rates or weights. `test_public`: accuracy is measured and shown.
     `population`: how many units there are; a `delta` of one in that many would let one of them be shown outright.
+    `held_out`: the model is tested on private records too.
     """
     unit, relation, observer, sampling, noise = (
         Unit(unit), Relation(relation), Observer(observer), Sampling(sampling), Noise(noise)
@@ -282,8 +286,13 @@ def assumptions(
     if not secure:
         said.append("Noise and draws come from a seeded generator: they hide nothing from a person who knows the seed.")
     said.append("The first model and every setting were chosen without the protected data; earlier trials add up.")
+    if held_out:
+        said.append(
+            "Each held-out record passes the model by itself, and the model's own code keeps no record outside its attributes."
+        )
     if test_public:
-        said.append("The data that accuracy is measured on is public, or its figures are not released.")
+        other = "Apart from held-out records, whose figures carry noise, the" if held_out else "The"
+        said.append(f"{other} data that accuracy is measured on is public, or its figures are not released.")
     said.append("Which clients fail, drop out or are slow does not depend on protected data; timing is not covered.")
     if simulated and observer is not Observer.PUBLIC:
         said.append("The observer's view was simulated: no real server was kept from seeing more.")

@@ -12,7 +12,7 @@ from sordino.report.html import Safe, sheet, tag
 from sordino.report.promise import assumed, promise
 from sordino.report.reading import Run
 from sordino.report.series import figures
-from sordino.report.tested import tested
+from sordino.report.tested import held_out, tested
 from sordino.report.verdict import Kind, Verdict
 
 _TONE = {Kind.PROVEN: "good", Kind.OPEN: "open"}
@@ -33,6 +33,7 @@ def page(run: Run, verdict: Verdict) -> str:
             assumed(run, verdict),
             sections.training(run, figures(run)),
             tested(run),
+            held_out(run),
             sections.plan(run),
             sections.repeat(run),
         ),

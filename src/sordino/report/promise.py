@@ -33,6 +33,8 @@ def promise(run: Run, verdict: Verdict) -> Safe:
     rows += [("Computed by", _computed(run)), ("Noise", _noise(run))]
     before = run.sentences("prelude")
     rows.append(("Released before round 1", join(*(tag("p", said) for said in before)) if before else None))
+    tested = run.sentences("held_out")
+    rows.append(("Tested on", join(*(tag("p", said) for said in tested)) if tested else None))
     rule = (run.statement or {}).get("rule")
     rows += [("Rule for the bound", f"{str(rule).rstrip('.')}." if rule else None), ("Budget", _budget(run, proven))]
     rows += [("Stays with clients", phrases.PERSONAL if (run.statement or {}).get("personal") else None)]

@@ -31,6 +31,7 @@ class Run:
     attacks: tuple[dict[str, object], ...] = field(default=())
     refused: tuple[dict[str, object], ...] = field(default=())  # attacks that this run does not allow
     scored: Json | None = None  # figures on the public test set
+    held_out: Json | None = None  # figures on held-out records, with noise
     inversion: dict[str, object] | None = None
 
     @classmethod
@@ -54,6 +55,7 @@ class Run:
             attacks=_objects(attack, "results"),
             refused=_objects(attack, "refused"),
             scored=_object(folder / "evaluation.json"),
+            held_out=_figures(_object(folder / "held_out.json")),
             inversion=_object(folder / "inversion.json"),
         )
 
@@ -93,6 +95,11 @@ def _object(file: Path) -> dict[str, object] | None:
     if not isinstance(found, dict):
         raise BadInput(f"{str(file)!r} does not hold a JSON object; restore it, or take it out of the folder.")
     return found
+
+
+def _figures(found: Json | None) -> Json | None:
+    inside = (found or {}).get("figures")
+    return inside if isinstance(inside, dict) else None
 
 
 def _rows(file: Path) -> list[Json]:

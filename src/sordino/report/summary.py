@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from sordino.evaluation import Figures
+    from sordino.noisy_figures import NoisyFigures
     from sordino.privacy.statement import Statement
 
 
@@ -25,6 +26,8 @@ class Finished(Protocol):
     @property
     def evaluation(self) -> Figures | None: ...
     @property
+    def held_out(self) -> NoisyFigures | None: ...
+    @property
     def warnings(self) -> tuple[str, ...]: ...
 
 
@@ -35,6 +38,8 @@ def summary(result: Finished, beside: Mapping[str, float] | None = None) -> str:
         lines.append(f"Accuracy   {result.accuracy:.1%} on the public test set, after {result.rounds} rounds")
     if result.evaluation is not None:
         lines += figures(result.evaluation)
+    if result.held_out is not None:
+        lines += held_out(result.held_out)
     lines += [f"Warning    {sentence}" for sentence in result.warnings]
     if result.accuracy is not None:
         lines += price(result.accuracy, beside or {})
@@ -49,6 +54,17 @@ def price(accuracy: float, beside: Mapping[str, float]) -> list[str]:
         return []
     costs = f"privacy costs {100 * (most - accuracy):.1f} points. No epsilon covers this figure"
     return [f"The price  {most:.1%} without privacy: {costs}"]
+
+
+def held_out(found: NoisyFigures) -> list[str]:
+    """The figures on held-out records, with the noise that is in them."""
+    low, high = found.interval
+    where = f"on {found.tested:,} held-out {found.unit if found.unit == 'client' else 'record'}s, with noise"
+    if found.accuracy is None:
+        naming = f"naming the middle: {found.mae_of_middle:.4g}"
+        return [f"Held out   off by {found.mae:.4g} {where} (95%: {low:.4g} to {high:.4g}); {naming}"]
+    guess = "" if found.majority is None else f"; always naming {found.majority_class}: about {found.majority:.1%}"
+    return [f"Held out   {found.accuracy:.1%} {where} (95%: {low:.1%} to {high:.1%}){guess}"]
 
 
 def figures(found: Figures) -> list[str]:

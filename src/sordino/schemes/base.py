@@ -103,6 +103,19 @@ class Scheme(ABC):
                 "with it here; use mechanism gaussian."
             )
 
+    def check_held_out(self) -> None:
+        """Refuse a held-out share whose figures no proof covers together with the rounds."""
+        plan = self.plan
+        if plan.mechanism != "gaussian":
+            raise BadInput(
+                f"figures of a held-out share are released with Gaussian noise, and mechanism {plan.mechanism} cannot be "
+                "composed with it here; use mechanism gaussian, or a public test file."
+            )
+        if self.keeps_personal:
+            raise BadInput(
+                f"test {plan.test} tests the shared model, and here each client uses a model of its own; give a public test file."
+            )
+
     def _check_metanet(self) -> None:
         if self.plan.metanet is not None:
             raise BadInput(

@@ -6,7 +6,7 @@ import math
 
 from sordino.privacy.statement import Statement, assumptions
 from sordino.privacy.vocabulary import Noise, Unit
-from sordino.schemes import prelude
+from sordino.schemes import held_out, prelude
 from sordino.schemes.round import TrainState
 from sordino.schemes.terms import Terms
 
@@ -44,6 +44,7 @@ def build_statement(
         seed=None if plan.secure else plan.seed,
         notes=notes if terms.proven else (),
         prelude=_prelude(terms),
+        held_out=held_out.words(terms),
         multiplier=terms.multipliers or None,
         rule=f"{plan.method} ({plan.method_spec.paper})",
         steps=scheme.steps(terms.public),
@@ -105,4 +106,5 @@ def _assumptions(terms: Terms, simulated: bool) -> tuple[str, ...]:
         survivors=terms.survivors,
         delta=plan.delta,
         population=terms.public.clients if plan.unit == Unit.CLIENT else terms.public.examples,
+        held_out=terms.held_out is not None,
     )

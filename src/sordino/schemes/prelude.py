@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -95,22 +95,29 @@ def contribute(
 ) -> Reply:
     """Add one client's contributions, and its noise if it owes any, to `out`; the evidence of the noise."""
     blocks = stages.contributions(request.step, x, released)
+    return add(request, plan, blocks, client, len(x), f"prelude-{request.step}", out)
+
+
+def add(
+    request: Request, plan: Plan, blocks: Iterable[np.ndarray], client: int, records: int, purpose: str, out: np.ndarray
+) -> Reply:
+    """Add rows, one for each record and cut to length 1 each, and the client's noise, which has a stream for this `purpose`."""
     if plan.unit == Unit.CLIENT:
-        out += mechanisms.answer(_mean(blocks, len(x), len(out)), BOUND.size, request.grid)
+        out += mechanisms.answer(_mean(blocks, records, len(out)), BOUND.size, request.grid)
     else:
         rows = 0
         for block in blocks:
             rows += len(block)
-            if rows > len(x):
-                raise NotPrivate(f"preparation {plan.prepare['kind']} makes more than one contribution of a record.")
+            if rows > records:
+                raise NotPrivate(f"more than one contribution of a record was made for {purpose}.")
             out += mechanisms.answer(block, BOUND.size, request.grid)
     if request.multiplier is None:
         return Reply()
-    drawn = source(plan.seed, 0, client, f"prelude-{request.step}", plan.secure)
+    drawn = source(plan.seed, 0, client, purpose, plan.secure)
     return Reply(noise=mechanisms.add_share(out, request.grid, BOUND, request.multiplier, request.survivors, drawn))
 
 
-def _mean(blocks: Any, records: int, length: int) -> np.ndarray:
+def _mean(blocks: Iterable[np.ndarray], records: int, length: int) -> np.ndarray:
     """The mean contribution of a client; each record's is cut to length 1, so that no single one rules the mean."""
     total = np.zeros(length)
     for block in blocks:
@@ -158,24 +165,27 @@ def _grant(terms: Terms, step: int, ledger: Ledger) -> None:
 
 
 def _open(terms: Terms, stages: Stages, step: int, total: object) -> np.ndarray:
-    """Through the one door; what left is held against what was granted."""
-    z, plan = terms.prelude[step], terms.plan
+    """The statistic, from the sum."""
+    noisy, surplus = opened(terms, terms.prelude[step], total, f"prelude-{step}")
+    count = units(terms)
+    return np.asarray(stages.decode(step, noisy / count, terms.prelude[step] * surplus / count), np.float64)
+
+
+def opened(terms: Terms, z: float, total: object, purpose: str) -> tuple[np.ndarray, float]:
+    """A sum through the one door, held against what was granted; and how much larger than due the noise in it is."""
+    plan, where = terms.plan, purpose.partition("-")[0]
     if not isinstance(total, Private):
         raise NotPrivate("a statistic that clients released themselves was about to be noised again; report this.")
-    surplus = 1.0
     if not plan.private:
-        noisy, _ = mechanisms.without_noise(total, terms.reasons[0])
-    elif terms.scheme.noise == Noise.CENTRAL:
-        noisy, event = mechanisms.gaussian(
-            total, BOUND, z, source(plan.seed, 0, SERVER, f"prelude-{step}", plan.secure)
-        )
-        certified.check_released("gaussian", [event], z, "the prelude")
+        return mechanisms.without_noise(total, terms.reasons[0])[0].value, 1.0
+    if terms.scheme.noise == Noise.CENTRAL:
+        noisy, event = mechanisms.gaussian(total, BOUND, z, source(plan.seed, 0, SERVER, purpose, plan.secure))
+        surplus = 1.0
     else:
         noisy, event = mechanisms.open_noised(total, BOUND, z)
-        certified.check_released("gaussian", [event], z, "the prelude")
         surplus = math.sqrt(plan.clients / survivors(terms))
-    count = units(terms)
-    return np.asarray(stages.decode(step, noisy.value / count, z * surplus / count), np.float64)
+    certified.check_released("gaussian", [event], z, f"the {where}")
+    return noisy.value, surplus
 
 
 def words(terms: Terms) -> list[str]:

@@ -12,12 +12,12 @@ from sordino.privacy.mechanisms import FixedPoint
 from sordino.rules.base import State
 from sordino.rules.query import Query
 
-QUERY, CONTRIBUTE, PRELUDE = "query", "contribute", "prelude"
+QUERY, CONTRIBUTE, PRELUDE, HELD_OUT = "query", "contribute", "prelude", "held-out"
 
 
 @dataclass(frozen=True)
 class Request:
-    """One of the two phases of a round, or a statistic of the prelude (round 0; see `schemes.prelude`).
+    """One of the two phases of a round, a statistic of the prelude, or the test on held-out records (round 0).
 
     `query`: answer `query` about your norms, and send nothing else (only rules that need this round's norms ask).
     `contribute`: send your clipped contribution under `bound`, and your answer to `query` if there is one.

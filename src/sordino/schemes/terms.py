@@ -18,13 +18,17 @@ from sordino.errors import BadInput, BudgetRefused
 from sordino.federation.sizes import PublicSizes
 from sordino.privacy import accounting, calibration, events, gdp
 from sordino.privacy.filter import Filter, NoBudget, ScheduleFilter
-from sordino.privacy.vocabulary import Relation
+from sordino.privacy.vocabulary import Relation, Unit
 
 if TYPE_CHECKING:
     from sordino.plan import Plan
     from sordino.privacy.client_budgets import ClientBudgets
     from sordino.schemes.base import Exposure, Scheme
 
+TEST_SHARE = (
+    0.05  # of the budget, as Gaussians add up in 1/z^2: what a test on held-out records takes in the client unit
+)
+MOST = 1e6  # a multiplier beyond which nothing is left of a figure
 Schedule = list[tuple[events.Event, int]]  # events of consecutive rounds, equal neighbours folded
 
 
@@ -90,6 +94,42 @@ class Terms:
     def prelude_events(self) -> list[events.Event]:
         return [self.prelude_event(step) for step in range(len(self.prelude))]
 
+    # ---- the test on held-out records ------------------------------------------------------------------------------------
+
+    @property
+    def tested(self) -> int:
+        """Units that are tested on: records, or clients that hold some out. A public number."""
+        held = self.public.held_out
+        if held is None or self.plan.holdout is None:
+            return 0
+        return int((held > 0).sum()) if self.plan.unit == Unit.CLIENT else int(held.sum())
+
+    @cached_property
+    def held_out(self) -> float | None:
+        """The multiplier of the test on held-out records; None: there are none; 0: without noise."""
+        if not self.tested:
+            return None
+        plan = self.plan
+        if not plan.private:
+            return 0.0
+        if (
+            self._apart and self.proven
+        ):  # a held-out record is exposed to nothing else: it may cost what a trained one does
+            epsilon = plan.epsilon if plan.epsilon is not None else self._trained.epsilon
+            return _five_digits(min(_whole(epsilon, plan.delta, self.relation), MOST))
+        return _five_digits(_budget(plan, self.relation) / math.sqrt(TEST_SHARE))
+
+    @property
+    def _apart(self) -> bool:
+        """Whether no unit is both trained on and tested on."""
+        return self.plan.unit == Unit.EXAMPLE
+
+    @property
+    def held_out_event(self) -> events.Event:
+        """What the test exposes every tested unit to."""
+        assert self.held_out is not None
+        return events.gaussian(self.held_out) if self.proven else events.nonprivate(self.reasons[0])
+
     # ---- events ----------------------------------------------------------------------------------------------------------
 
     @property
@@ -141,16 +181,24 @@ class Terms:
 
     @cached_property
     def total(self) -> events.Event:
-        """All that the most exposed unit is exposed to."""
+        """All that the most exposed unit that is trained on is exposed to."""
         if not self.proven:
             return events.composed([events.nonprivate(reason) for reason in self.reasons])
         rounds = (events.repeated(event, count) for event, count in self.folded(self.exposed_multipliers))
-        return events.composed([*self.prelude_events, *rounds])
+        after = [] if self._apart or self.held_out is None else [self.held_out_event]
+        return events.composed([*self.prelude_events, *rounds, *after])
+
+    @cached_property
+    def _trained(self) -> accounting.Spent:
+        return accounting.epsilon(self.total, self.plan.delta, self.relation)
 
     @cached_property
     def spent(self) -> accounting.Spent:
-        """Epsilon of the whole run, proven; infinite if it is not private."""
-        return accounting.epsilon(self.total, self.plan.delta, self.relation)
+        """Epsilon of the whole run, proven; infinite if it is not private. That of the unit that is exposed most."""
+        if not (self.proven and self._apart and self.held_out):
+            return self._trained
+        tested = accounting.epsilon(self.held_out_event, self.plan.delta, self.relation)
+        return replace(self._trained, epsilon=max(self._trained.epsilon, tested.epsilon))
 
     @cached_property
     def claimed(self) -> float | None:
@@ -202,12 +250,20 @@ def prelude_multipliers(plan: Plan, relation: Relation) -> tuple[float, ...]:
     statistics, share = plan.preparation.statistics, plan.preparation.share
     if not plan.private:
         return (0.0,) * len(statistics)
-    if plan.epsilon is not None:
-        whole = (2.0 if relation == Relation.REPLACE_ONE else 1.0) / gdp.mu(plan.epsilon, plan.delta)
-    else:
-        assert plan.multiplier is not None
-        whole = plan.multiplier
+    whole = _budget(plan, relation)
     return tuple(_five_digits(whole / math.sqrt(share * one.part)) for one in statistics)
+
+
+def _budget(plan: Plan, relation: Relation) -> float:
+    """The multiplier of one release without sampling that would take the whole budget."""
+    if plan.epsilon is not None:
+        return _whole(plan.epsilon, plan.delta, relation)
+    assert plan.multiplier is not None
+    return plan.multiplier
+
+
+def _whole(epsilon: float, delta: float, relation: Relation) -> float:
+    return (2.0 if relation == Relation.REPLACE_ONE else 1.0) / gdp.mu(epsilon, delta)
 
 
 def _five_digits(z: float) -> float:

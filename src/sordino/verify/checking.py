@@ -39,17 +39,19 @@ def check(folder: str | Path, authority: str | Path | None = None, thorough: boo
     made.run("manifest", lambda: manifest.compare(folder, ledger))
     if ledger is None:
         return Verdict(str(folder), tuple(made.checks), _printed(statement))
-    exposures = None
+    exposures, aside = None, None
     if plan is not None:
         made.run("plan digest", lambda: plan_check.bound(plan, ledger))
         found = made.take("exposures", lambda: plan_check.exposures(plan, ledger))
         exposures, said = found or (None, None)
         made.add(said)
         made.run("prelude", lambda: plan_check.prelude(plan, ledger, folder))
+        aside, said = made.take("held-out share", lambda: plan_check.held_out(plan, ledger, folder)) or (None, None)
+        made.add(said)
     made.run("checkpoint", lambda: consistency.checkpoint(folder, ledger))
     if statement is None:
         return Verdict(str(folder), tuple(made.checks))
-    return _stated(folder, made, ledger, plan, statement, exposures, trusted, thorough)
+    return _stated(folder, made, ledger, aside, plan, statement, exposures, trusted, thorough)
 
 
 def after_training(folder: str | Path) -> str:
@@ -65,6 +67,7 @@ def _stated(
     folder: Path,
     made: _Checks,
     ledger: Chain,
+    aside: Chain | None,
     plan: Plan | None,
     statement: Row,
     exposures: int | None,
@@ -77,7 +80,7 @@ def _stated(
     made.run("schedule", lambda: consistency.schedule(statement, ledger))
     made.run("signed page", lambda: consistency.signed_page(folder, statement))
     made.run("signatures", lambda: attestations.compare(folder, statement, ledger, authority))
-    opinion = made.take("epsilon", lambda: epsilon.judge(ledger, statement, exposures, thorough))
+    opinion = made.take("epsilon", lambda: epsilon.judge(ledger, statement, exposures, thorough, aside))
     if opinion is None:
         return Verdict(str(folder), tuple(made.checks), _printed(statement))
     made.add(opinion.check)

@@ -30,15 +30,21 @@ class Opinion:
     accountant: str | None
 
 
-def judge(ledger: Chain, statement: Row, exposures: int | None, thorough: bool = True) -> Opinion:
-    """Compare `statement` with what the grants of `ledger` cost. `exposures`: rounds of the unit that takes part most."""
+def judge(
+    ledger: Chain, statement: Row, exposures: int | None, thorough: bool = True, aside: Chain | None = None
+) -> Opinion:
+    """Compare `statement` with what the grants of `ledger` cost. `exposures`: rounds of the unit that takes part most.
+
+    `aside` is the ledger of a test on held-out records. A client is trained on and tested on, and pays for both. A record
+    is one or the other, so the run costs the larger of both.
+    """
     printed, delta = number(statement.get("epsilon")), number(statement.get("delta"))
     if printed is None or delta is None or not 0 <= delta < 1:
         return Opinion(Check(NAME, False, "statement.json holds no epsilon and delta that can be read."), None, None)
     if ledger.header.get("spending") is not None:
         return _of_clients(ledger, printed, delta)
-    rounds, before = _rounds(ledger), _before(ledger)
-    if rounds is None or before is None:
+    rounds, before, tested = _rounds(ledger), _before(ledger.prelude), _before(() if aside is None else aside.grants)
+    if rounds is None or before is None or tested is None:
         if math.isinf(printed):
             said = "ledger.jsonl grants releases without noise, and the statement says that the run is not private."
             return Opinion(Check(NAME, True, said), math.inf, "none")
@@ -50,7 +56,16 @@ def judge(ledger: Chain, statement: Row, exposures: int | None, thorough: bool =
     total.update(before)
     if before:
         counted = f"the prelude and {counted}"
-    found = recompute(total, delta, str(ledger.about.get("relation")), printed, thorough)
+    relation = str(ledger.about.get("relation"))
+    if tested and ledger.about.get("unit") == "client":
+        total.update(tested)
+        counted = f"{counted} and the test on held-out records"
+    elif tested:
+        alone = recompute(tested, delta, relation, printed, thorough)
+        judged = _compared(alone, printed, "the test on held-out records", statement.get("accountant"))
+        if judged.ok is not True:
+            return Opinion(judged, alone.epsilon, alone.accountant)
+    found = recompute(total, delta, relation, printed, thorough)
     return Opinion(_compared(found, printed, counted, statement.get("accountant")), found.epsilon, found.accountant)
 
 
@@ -78,10 +93,10 @@ def _rounds(ledger: Chain) -> list[Counter[Leaf]] | None:
     return list(rounds.values())
 
 
-def _before(ledger: Chain) -> Counter[Leaf] | None:
-    """What was released before round 1, which every unit takes part in; None if something left without noise."""
+def _before(grants: tuple[Row, ...]) -> Counter[Leaf] | None:
+    """What these grants released, which every unit takes part in; None if something left without noise."""
     total: Counter[Leaf] = Counter()
-    for grant in ledger.prelude:
+    for grant in grants:
         found = leaves(grant["event"])
         if found is None:
             return None

@@ -21,7 +21,8 @@ NAME = "manifest.json"
 FORMAT = "sordino-manifest-1"
 FILES = ("plan.toml", "model.safetensors", "statement.json", "statement.txt")
 PRELUDE = "prelude.safetensors"
-ALSO = (record.NAME, record.SCHEMA, evaluation.NAME, PRELUDE)  # where a run has them
+HELD_OUT, HELD_OUT_LEDGER = "held_out.json", "held_out.jsonl"
+ALSO = (record.NAME, record.SCHEMA, evaluation.NAME, PRELUDE, HELD_OUT, HELD_OUT_LEDGER)  # where a run has them
 
 
 def write(folder: Path) -> None:

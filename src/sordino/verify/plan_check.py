@@ -8,8 +8,9 @@ from pathlib import Path
 from sordino.errors import SordinoError
 from sordino.federation import sampling
 from sordino.plan import Plan
+from sordino.verify import chain
 from sordino.verify.chain import Chain
-from sordino.verify.manifest import PRELUDE
+from sordino.verify.manifest import HELD_OUT, HELD_OUT_LEDGER, PRELUDE
 from sordino.verify.verdict import Broken, Check
 
 _MOST_ROUNDS, _MOST_CLIENTS = 10**6, 10**8  # a file may name any number
@@ -87,6 +88,29 @@ def prelude(plan: Plan, ledger: Chain, folder: Path) -> Check | None:
     if ledger.rounds and not (folder / PRELUDE).is_file():
         return Check(name, False, f"{PRELUDE} is missing: the model takes input that nobody can make without it.")
     return Check(name, True, f"{len(steps)} statistics were granted before round 1, as plan.toml asks.")
+
+
+def held_out(plan: Plan, ledger: Chain, folder: Path) -> tuple[Chain | None, Check | None]:
+    """The ledger of the test on held-out records: of the same plan, with one release at most; None: nothing is held out."""
+    name, path = "held-out share", folder / HELD_OUT_LEDGER
+    if plan.holdout is None and not path.exists():
+        return None, None
+    if plan.holdout is None:
+        return None, Check(
+            name, False, f"{HELD_OUT_LEDGER} grants a test on held-out records, and plan.toml holds none out."
+        )
+    aside = chain.read(path)
+    wrong = None
+    if aside.header["plan"] != ledger.header["plan"] or aside.about != ledger.about:
+        wrong = f"{HELD_OUT_LEDGER} was not made for the plan of ledger.jsonl."
+    elif [(grant["round"], grant["attempt"]) for grant in aside.grants] not in ([], [(0, 1)]):
+        wrong = f"{HELD_OUT_LEDGER} grants {len(aside.grants)} releases, and the held-out records are tested on once."
+    elif (folder / HELD_OUT).is_file() and not aside.grants:
+        wrong = f"{HELD_OUT} holds figures that {HELD_OUT_LEDGER} does not grant."
+    if wrong is not None:
+        return aside, Check(name, False, wrong)
+    made = "once, as plan.toml asks" if aside.grants else "not at all"
+    return aside, Check(name, True, f"{plan.holdout:.4g} of the records are held out, and were tested on {made}.")
 
 
 def _statistics(plan: Plan) -> int:

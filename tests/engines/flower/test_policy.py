@@ -150,3 +150,16 @@ def test_code_of_ones_own_is_pinned_to_its_source(tmp_path, monkeypatch):
         policy.check_code({"model": "pinned_net:other"})
     with pytest.raises(BadInput, match="64 hexadecimal digits"):
         Policy(code=("pinned_net:make#sha256=abc",))
+
+
+def test_code_without_a_pin_is_refused_with_the_line_to_write(tmp_path, monkeypatch):
+    import hashlib
+
+    monkeypatch.chdir(tmp_path)
+    source = tmp_path / "loose_net.py"
+    source.write_text("raise RuntimeError('imported')\n")
+    pin = hashlib.sha256(source.read_bytes()).hexdigest()
+    with pytest.raises(BadInput, match=f'write "loose_net:make#sha256={pin}"'):
+        Policy(code=("loose_net:make",))
+    with pytest.raises(BadInput, match="not found here"):
+        Policy(code=("nowhere_net:make",))

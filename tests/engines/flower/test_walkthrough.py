@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,11 +21,11 @@ DOC = Path(__file__).parents[3] / "docs" / "deploy.md"
 HOSTS = {"admin": 0, "server": 0, "north": 1, "east": 2, "west": 3}
 
 
-def blocks():
-    """(hosts, file or None, background, language, text) of every block that says where it belongs."""
-    form = r"<!-- host: ([a-z, ]+?)(?:; file: (\S+))?(?:; (background))? -->\n```(\w+)\n(.*?)```"
-    for hosts, file, background, language, text in re.findall(form, DOC.read_text(), re.DOTALL):
-        yield [h.strip() for h in hosts.split(",")], file, bool(background), language, text
+def blocks(page: Path = DOC):
+    """(hosts, file or None, how, language, text) of every block that says where it belongs."""
+    form = r"<!-- host: ([a-z, ]+?)(?:; file: (\S+))?(?:; (background|fails|again))? -->\n```(\w+)\n(.*?)```"
+    for hosts, file, how, language, text in re.findall(form, page.read_text(), re.DOTALL):
+        yield [h.strip() for h in hosts.split(",")], file, how, language, text
 
 
 class Walk:
@@ -36,7 +37,8 @@ class Walk:
         for name in HOSTS:
             (folder / name).mkdir()
 
-    def do(self, hosts, file, background, language, text) -> None:
+    def do(self, hosts, file, how, language, text) -> None:
+        """`how`: in the background; again, after what ran there was stopped; or as a command that must fail."""
         text = text.replace("10.77.0.1:8443", self.machines.server).replace("10.77.0.1", self.machines.address)
         if not self.machines.apart:
             text = text.replace("sordino serve", f"sordino serve --address {self.machines.server}")
@@ -45,13 +47,15 @@ class Walk:
             if file:
                 (at / file).write_text(text)
                 continue
+            if how == "again":
+                self.machines.kill(host, signal.SIGTERM)
             inner = [sys.executable, "-c", text] if language == "python" else ["sh", "-ec", self._shell(text)]
             command = self.machines.command(HOSTS[host], inner)
             with open(self.folder / f"{host}.out", "ab") as out, open(self.folder / f"{host}.err", "ab") as err:
                 process = subprocess.Popen(command, cwd=at, stdout=out, stderr=err, start_new_session=True)
             self.machines.processes[host] = process
-            if not background:
-                assert process.wait(240) == 0, self.machines.said(host)[-3000:]
+            if how not in ("background", "again"):
+                assert process.wait(240) == (2 if how == "fails" else 0), self.machines.said(host)[-3000:]
         self._carry()
 
     @staticmethod
@@ -63,9 +67,10 @@ class Walk:
             source, place = self.folder / "admin" / "pki" / name, self.folder / name / "certs"
             if source.is_dir() and not place.exists():
                 shutil.copytree(source, place)
-            records, place = self.folder / "admin" / f"{name}-records.npz", self.folder / name / "records.npz"
-            if records.exists() and not place.exists():
-                shutil.copy(records, place)
+            for made, carried in ((f"{name}-records.npz", "records.npz"), (f"{name}.csv", "visits.csv")):
+                records, place = self.folder / "admin" / made, self.folder / name / carried
+                if records.exists() and not place.exists():
+                    shutil.copy(records, place)
 
     def stranger(self, certs: str, host: str = "north") -> str:
         """Someone tries to join with other keys; what its log says."""
@@ -107,7 +112,7 @@ def finished(walk):
     guests = {}
 
     hosts, file, _, language, text = steps[-1]
-    walk.do(hosts, file, True, language, text)  # in the background, to look around meanwhile
+    walk.do(hosts, file, "background", language, text)  # in the background, to look around meanwhile
     walk.machines.until(lambda: "waiting for 3 nodes" in walk.machines.said("server"), "the server's start")
     guests["control"] = outside(walk, "/v1/control/list-runs"), outside(walk, "/docs"), outside(walk, "/health")
     guests["foreign"] = walk.stranger("foreign/pki/north")

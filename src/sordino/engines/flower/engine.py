@@ -26,13 +26,14 @@ from sordino.engines.flower.wire import MalformedMessage, Message
 from sordino.engines.scoring import Scoring
 from sordino.errors import BadInput, at_least, positive, whole
 from sordino.preparation import Released, Stages
-from sordino.privacy.vocabulary import Observer
+from sordino.privacy.vocabulary import Observer, Unit
 from sordino.rules.query import answer_length, is_raw
 from sordino.schemes.aggregate import Aggregate, aggregate
 from sordino.schemes.fedmap import messages
 from sordino.schemes.fedmap.client import ClientTask
+from sordino.schemes.held_out import Test
 from sordino.schemes.prelude import Ask
-from sordino.schemes.request import PRELUDE, QUERY, Reply, Request
+from sordino.schemes.request import HELD_OUT, PRELUDE, QUERY, Reply, Request
 from sordino.schemes.terms import Terms
 
 log = logging.getLogger("sordino.server")
@@ -72,6 +73,18 @@ class RemoteWork:
         raise AssertionError("clients are on other machines")
 
 
+def ask_test(make: Callable[[np.ndarray, int, Released], Remote], terms: Terms, length: int) -> Test:
+    """The test on held-out records, by clients on other machines: sums of `length` numbers come back."""
+
+    def ask(request: Request, theta: np.ndarray) -> Aggregate:
+        engine = make(np.zeros(length, np.float32), request.survivors, ())
+        engine.tested = theta
+        engine.await_clients(terms.plan.clients)
+        return engine.run(request, range(terms.plan.clients))
+
+    return ask
+
+
 def ask_prelude(make: Callable[[np.ndarray, int, Released], Remote], terms: Terms, stages: Stages) -> Ask:
     """Statistics of the prelude, from clients on other machines. `make`: an engine for sums as long as the first argument."""
 
@@ -106,6 +119,7 @@ class Remote:
         self.plan, self.scheme = terms.plan, terms.scheme
         self.survivors, self.released = terms.survivors if survivors is None else survivors, released
         self.patience, self._enrol, self.simulated = patience, enrol, simulated
+        self.tested: np.ndarray | None = None  # the weights that clients test on held-out records
         self._attempt, self._last = "", ("", 0)  # this try of a round; its last phase and round
         self._sums = SecureSums(post, patience, facts.clients)
         self._late: set[int] = set()  # clients that missed a deadline and have not been heard of since
@@ -187,7 +201,7 @@ class Remote:
         if request.phase == PRELUDE:
             arrays |= wire.released_arrays(self.released)
         elif new:
-            arrays["theta"] = np.array(self.theta)
+            arrays["theta"] = np.array(self.theta if self.tested is None else self.tested, np.float32)
         message = Message("work", {"request": head, "attempt": self._attempt}, arrays)
         if self._masked:
             return self._secure(request, message, len(cohort), there)
@@ -253,11 +267,19 @@ class Remote:
         """How long an honest contribution can be; with noise, ten standard deviations beyond."""
         if request.bound is None:
             return None
-        most = self.scheme.units_held(self.facts.sizes[k]) * request.bound.size * (1 + 1e-9)
+        most = self._units(request, k) * request.bound.size * (1 + 1e-9)
         if request.multiplier is not None:
             std = np.broadcast_to(request.bound.std(request.multiplier), (self.theta.size,))
             most += (float(np.linalg.norm(std)) + 10 * float(std.max())) / np.sqrt(request.survivors)
         return most
+
+    def _units(self, request: Request, k: int) -> int:
+        """How many contributions client k adds to this sum at most."""
+        if request.phase not in (PRELUDE, HELD_OUT):
+            return self.scheme.units_held(self.facts.sizes[k])
+        if self.plan.unit == Unit.CLIENT:
+            return 1
+        return (self.facts.held_out if request.phase == HELD_OUT else self.facts.sizes)[k]
 
     def _secure(self, request: Request, message: Message, cohort: int, there: list[int]) -> Aggregate:
         """Contributions, answers and reports of one sum lie behind each other in one masked vector."""

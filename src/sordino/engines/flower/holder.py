@@ -45,7 +45,7 @@ from sordino.rules.query import is_raw
 from sordino.schemes.fedmap import messages
 from sordino.schemes.fedmap.client import Report
 from sordino.schemes.fedmap.published import RawReport
-from sordino.schemes.request import PRELUDE, QUERY, Request
+from sordino.schemes.request import HELD_OUT, PRELUDE, QUERY, Request
 from sordino.schemes.terms import Terms
 from sordino.secagg.member import Member
 from sordino.secagg.roster import NOBODY, Advert, Identity, Roster
@@ -171,9 +171,11 @@ class Holder:
         if kept.exists() and json.loads(kept.read_text()) != plain:
             raise Refused("this run was enrolled with another plan; a run cannot change its plan.")
         self.policy.check_code(plain["plan"])
-        terms = terms_of(Plan.from_json(plain["plan"]), Facts.from_json(plain["facts"]))
+        plan, facts = Plan.from_json(plain["plan"]), Facts.from_json(plain["facts"])
+        facts.check_held_out(plan)
+        terms = terms_of(plan, facts)
         self.policy.check(terms)
-        self._arrays(Facts.from_json(plain["facts"]))
+        self._arrays(facts)
         return run, plain, terms
 
     def _arrays(self, facts: Facts) -> Pair:
@@ -205,7 +207,7 @@ class Holder:
         self._identities[run] = NOBODY if self._own is None else Signed(self._own, names, plain["certificates"])
         for old in self._runs.values():
             old.close()  # one run at a time is held open
-        part = Part.held(facts, names.index(self.name), *self._arrays(facts))
+        part = Part.held(facts, names.index(self.name), *self._arrays(facts), plan)
         self._runs = {run: HolderRun(self._folder(run), terms_of(plan, facts), part)}
         self._members = {}
         member = self._recall(run)
@@ -307,19 +309,22 @@ class Holder:
                     log.warning("the letter of client %d was tampered with: %s", k, why)
                 self._keep(asked, member)
         task = None
-        if run.account is not None:
+        if run.account is not None and request.phase not in (PRELUDE, HELD_OUT):
             task = run.next_task(request)
         elif "task" in asked.head:
             task = messages.task_from_plain(asked.get("task", dict), asked.arrays)
         about = wire.agreed_digest(run.plan, run.part.facts, request)
+        outside = request.phase in (PRELUDE, HELD_OUT)
+        if outside and secure and member.roster.threshold < request.survivors + self.policy.colluders:
+            raise Refused(f"a statistic could be opened with {member.roster.threshold} clients; it takes more here.")
         if request.phase == PRELUDE:
-            if secure and member.roster.threshold < request.survivors + self.policy.colluders:
-                raise Refused(
-                    f"a statistic could be opened with {member.roster.threshold} clients; it takes more here."
-                )
             computed = run.statistic(run.admit_prelude(request), wire.released_from(asked.arrays, request.step))
-            return self._masked(asked, run, member, request, computed, about) if secure else _clear(request, computed)
-        computed = run.compute(run.admit(request, asked.get("attempt", str), theta, task), task)
+        elif request.phase == HELD_OUT:
+            if theta is None:
+                raise Refused("a test on held-out records came without the model.")
+            computed = run.tested(run.admit_test(request), theta)
+        else:
+            computed = run.compute(run.admit(request, asked.get("attempt", str), theta, task), task)
         if not secure:
             return _clear(request, computed)
         return self._masked(asked, run, member, request, computed, about)

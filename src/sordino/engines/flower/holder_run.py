@@ -7,13 +7,14 @@ next phase needs (the model, the draw) is on disk before an answer leaves, so th
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +30,15 @@ from sordino.federation import binding
 from sordino.federation.sampling import Draws, public_cohort
 from sordino.federation.sizes import PublicSizes
 from sordino.files import write_atomically
+from sordino.gradients.flat import Flat
 from sordino.methods import RuleContext
+from sordino.noisy_figures import Measure
 from sordino.plan import Plan
 from sordino.privacy import events
 from sordino.privacy.client_budgets import ClientBudgets
 from sordino.privacy.ledger import Ledger
 from sordino.rules.query import answer_length, is_raw
-from sordino.schemes import certified, prelude, settle
+from sordino.schemes import certified, held_out, prelude, settle
 from sordino.schemes.clipped import share_of
 from sordino.schemes.fedmap.budgets import Budgets
 from sordino.schemes.fedmap.client import ClientTask, Report
@@ -64,7 +67,8 @@ def terms_of(plan: Plan, facts: Facts) -> Terms:
 def _terms(key: str) -> Terms:
     plan, facts = json.loads(key)
     sizes = np.array(facts["sizes"], np.int64)
-    return settle(Plan.from_json(plan), PublicSizes(len(sizes), sizes))
+    held = np.array(facts["held_out"], np.int64) if facts["held_out"] else None
+    return settle(Plan.from_json(plan), PublicSizes(len(sizes), sizes, held))
 
 
 class HolderRun:
@@ -80,6 +84,7 @@ class HolderRun:
         self.prepared = False
         self._start()
         self.ledger = self._open_ledger()
+        self.aside = self._open_aside()  # of the held-out records; None: there are none
         # Of the try that is under way: its name, its round, the phases done, and the share of the round that queries took.
         self.attempt, self.round, self.taken = "", 0, 0.0
         self.done: tuple[str, ...] = ()
@@ -91,6 +96,8 @@ class HolderRun:
 
     def close(self) -> None:
         self.ledger.close()
+        if self.aside is not None:
+            self.aside.close()
 
     # ---- work ------------------------------------------------------------------------------------
 
@@ -152,6 +159,42 @@ class HolderRun:
         reply = prelude.contribute(request, self.plan, self.stages, released, self.me, x, codes)
         self._check_evidence(request, reply.noise, 0.0)
         return Computed(codes, None, reply.noise, 0.0)
+
+    # ---- the test on held-out records --------------------------------------------------------------
+
+    def admit_test(self, asked: Request) -> Request:
+        """Grant the test, once, or raise: with secure noise a second answer would tell more than the first."""
+        if self.aside is None:
+            raise Refused("the plan holds no records out.")
+        try:
+            request = held_out.expected_request(self.terms, asked)
+        except (NotPrivate, BadInput) as wrong:
+            raise Refused(str(wrong)) from None
+        if not held_out.grant(self.terms, self.aside):
+            raise Refused("the test on the held-out records was granted before, and the budget holds it once.")
+        return request
+
+    def tested(self, request: Request, theta: np.ndarray) -> Computed:
+        """What this client's held-out records say of a model. Records that are trained on are not looked at."""
+        aside = self.site.federation.held_out
+        assert aside is not None
+        model = copy.deepcopy(self.site.flat.model)
+        Flat(model).load(theta)
+        codes = np.zeros(self.measure.length, np.int64)
+        reply = held_out.contribute(request, self.plan, self.measure, model, self.me, *aside[self.me], codes)
+        self._check_evidence(request, reply.noise, 0.0)
+        return Computed(codes, None, reply.noise, 0.0)
+
+    @cached_property
+    def measure(self) -> Measure:
+        part = self.part
+        return Measure(part.task, part.class_names, None if part.schema is None else part.schema.scale)
+
+    def _open_aside(self) -> Ledger | None:
+        if self.terms.held_out is None:
+            return None
+        self.measure  # noqa: B018 - refused here if nothing bounds what a record adds
+        return held_out.open_ledger(self.folder, self.terms, self.plan.digest(), (self.folder / "pending").exists())
 
     def prepare(self, released: list[np.ndarray]) -> None:
         """Make model input of the records; on disk first, so that a restart finds it. Said once, it stays."""

@@ -64,6 +64,8 @@ class Policy:
             name, sign, pin = str(entry).partition(PIN)
             if not is_reference(name) or sign and (len(pin) != 64 or set(pin) - set("0123456789abcdef")):
                 raise BadInput(f"code of a policy lists module:object{PIN} and 64 hexadecimal digits, not {entry!r}.")
+            if not sign:
+                raise BadInput(_unpinned(name))
         for name, words in (("units", Unit), ("observers", Observer), ("variants", Variant), ("methods", METHODS)):
             object.__setattr__(self, name, tuple(getattr(self, name)))
             for word in getattr(self, name):
@@ -93,15 +95,14 @@ class Policy:
                 raise Refused(
                     f"{name} {value} is code that this holder does not know; the policy must list it under code."
                 )
-            pin = self.own_code[value]
-            if pin is not None and source_hash(value) != pin:
+            if source_hash(value) != self.own_code[value]:
                 raise Refused(f"{name} {value} is not the code that this holder's policy is pinned to.")
 
     @property
-    def own_code(self) -> dict[str, str | None]:
-        """Code that a plan may name, and the hash of its source; None: whatever is installed here under that name."""
+    def own_code(self) -> dict[str, str]:
+        """Code that a plan may name, and the hash of its source."""
         pairs = (entry.partition(PIN) for entry in self.code)
-        return {name: pin or None for name, _, pin in pairs}
+        return {name: pin for name, _, pin in pairs}
 
     def check(self, terms: Terms) -> None:
         """Refuse a plan that breaks a rule. `terms` are worked out here, from the plan alone, not taken on trust."""
@@ -127,3 +128,11 @@ class Policy:
             raise Refused(f"epsilon {terms.spent.epsilon:.4g} is more than the {self.epsilon:g} allowed here.")
         if terms.proven and plan.delta > self.delta:
             raise Refused(f"delta {plan.delta:g} is more than the {self.delta:g} allowed here.")
+
+
+def _unpinned(name: str) -> str:
+    """The line that the policy should have instead."""
+    found = source_hash(name)
+    if found is None:
+        return f"code {name!r} of a policy is not pinned to its source, which is not found here: install it, and write its hash behind {PIN}."
+    return f'code {name!r} of a policy is not pinned to its source; if you have read it, write "{name}{PIN}{found}".'

@@ -24,7 +24,7 @@ from sordino.plain import Json, Plain
 from sordino.privacy import bounds
 from sordino.privacy.mechanisms import FixedPoint
 from sordino.rules import query
-from sordino.schemes.request import CONTRIBUTE, PRELUDE, QUERY, Request
+from sordino.schemes.request import CONTRIBUTE, HELD_OUT, PRELUDE, QUERY, Request
 
 if TYPE_CHECKING:
     from sordino.engines.flower.part import Facts
@@ -135,7 +135,7 @@ def request_from_plain(head: Plain, arrays: Mapping[str, np.ndarray]) -> Request
     try:
         fields = dict(head)
         whole = all(isinstance(fields[name], int) and not isinstance(fields[name], bool) for name in ("round", "step"))
-        if fields["phase"] not in (QUERY, CONTRIBUTE, PRELUDE) or not whole:
+        if fields["phase"] not in (QUERY, CONTRIBUTE, PRELUDE, HELD_OUT) or not whole:
             raise MalformedMessage("a request has no known phase, round or step.")
         fields["grid"] = FixedPoint(fields["grid"])
         fields["query_grid"] = None if fields["query_grid"] is None else FixedPoint(fields["query_grid"])

@@ -65,6 +65,12 @@ class FedMapScheme(Local):
             "leave prepare out, or use another method."
         )
 
+    def check_held_out(self) -> None:
+        raise BadInput(
+            f"clients of method {self.plan.method} have budgets and no schedule that figures of a held-out share could be part of; "
+            "give a public test file, or use another method."
+        )
+
     def _check_metanet(self) -> None:
         """Any file of weights will do; it is read before anything is granted."""
 
