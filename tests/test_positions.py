@@ -12,6 +12,7 @@ from sordino.engines.flower.part import Facts, Part
 from sordino.engines.scoring import judged, right
 from sordino.errors import BadInput
 from sordino.evaluation import evaluate
+from sordino.federation.held_out import hold_out
 from sordino.gradients.losses import cross_entropy, mean_cross_entropy
 from sordino.inference.loading import load
 
@@ -130,6 +131,8 @@ def test_what_does_not_fit_is_refused_in_one_sentence(tmp_path):
     facts = Facts("texts", CLASSES, (LENGTH,), (10,))
     with pytest.raises(BadInput, match="labels at every position of a record are for runs on one machine"):
         Part.held(facts, 0, x, y)
+    with pytest.raises(BadInput, match="a held-out share is tested by the one class of a record"):
+        hold_out(federation(), 0.1, 0)
     canaries = plan.replace(canaries=4, canary="mislabelled")
     with pytest.raises(BadInput, match="need data with one label per example"):
         train(Reader(), federation(), canaries, out=tmp_path / "c")

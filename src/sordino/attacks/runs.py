@@ -252,7 +252,7 @@ def _assembled(plan: Plan, make: Make | None, federation: Federation | None) -> 
 
 
 def _check_labels(federation: Federation) -> None:
-    if federation.y is not None and federation.y.ndim > 1:
+    if federation.by_position:
         raise BadInput(
             f"attacks look at the one class of a record, and records of {federation.name} have one at every position; there is no "
             "attack for them yet."

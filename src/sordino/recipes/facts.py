@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sordino.data.schema import CLASSIFICATION
-
 if TYPE_CHECKING:
     from sordino.data.dataset import Dataset
     from sordino.federation.population import Federation
@@ -32,9 +30,8 @@ class PublicFacts:
         x, normalise = federation.x, federation.normalise
         dtype = np.dtype(np.float32) if x is None else x.dtype
         tokens = dtype.kind in "iu" and dtype != np.uint8 if normalise is None else normalise.tokens
-        shape, classes, y = federation.input_shape, federation.classes, federation.y
-        positions = federation.task == CLASSIFICATION and y is not None and y.ndim > 1
-        return cls(federation.examples, federation.clients, shape, classes, tokens, positions)
+        shape, classes = federation.input_shape, federation.classes
+        return cls(federation.examples, federation.clients, shape, classes, tokens, federation.by_position)
 
     @classmethod
     def of_dataset(cls, data: Dataset, clients: int) -> PublicFacts:

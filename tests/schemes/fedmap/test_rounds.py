@@ -225,7 +225,7 @@ def test_the_published_variant_says_what_it_is(linear, tmp_path, monkeypatch):
     monkeypatch.setattr(PrintedLedger, "charge", lambda self, who, s: (sigmas.append((who, s)), real(self, who, s))[1])
     result = run(linear, tmp_path / "run", plan(variant="published"))
     told = result.to_json()
-    assert told["epsilon"] == "inf" and len(told["reasons"]) == 13
+    assert told["epsilon"] == "inf" and len(told["reasons"]) == 11
     text = result.statement.text()
     assert text.startswith("PRIVACY STATEMENT: fedmap (published)") and "NOT PRIVATE" in text
     rho = defaultdict(float)
