@@ -75,13 +75,13 @@ def clip(v, bound):
     return v / max(1.0, np.linalg.norm(v) / bound)
 
 
-def noise(plan, std, bound, t, k=SERVER, units=None, purpose="noise", length=18):
+def noise(plan, std, bound, t, k=SERVER, units=None, purpose="noise", length=18, room=1000.0, finer=1):
     """Gaussian noise of this standard deviation, from the stream of client k (or of the server) in round t.
 
-    `bound` and `units` only say on which grid the library draws it.
+    All arguments from `bound` on, but for t and k, only say on which grid the library draws it.
     """
-    grid = FixedPoint.for_bound(bound, max(2, plan.clients) if units is None else units)
-    return grid_noise.gaussian(std * grid.scale, length, source(plan.seed, t, k, purpose, False)) / grid.scale
+    steps = FixedPoint.for_bound(bound, max(2, plan.clients) if units is None else units, room).scale * finer
+    return grid_noise.gaussian(std * steps, length, source(plan.seed, t, k, purpose, False)) / steps
 
 
 def agree(ours, theirs, start):
