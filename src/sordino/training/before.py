@@ -11,6 +11,7 @@ from sordino import defences
 from sordino.clients.personal import coordinates
 from sordino.data.describe import unscaled
 from sordino.data.ingest import NO_TEST
+from sordino.data.schema import CLASSIFICATION
 from sordino.errors import SordinoWarning
 from sordino.federation.checkpoint import TrainState
 from sordino.federation.population import Federation
@@ -68,12 +69,12 @@ def check_model(model: nn.Module, federation: Federation, plan: Plan, stages: St
     from sordino.gradients.flat import check_output, layout
     from sordino.rehearsal import rehearse
 
-    x, _ = federation[0]
+    x, y = federation[0]
     if stages is not None:
         shape, dtype = stages.shape, torch.float32
     else:
         shape, dtype = tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype
-    check_output(model, shape, dtype, federation.classes)
+    check_output(model, shape, dtype, federation.classes, y.shape[1:] if plan.task == CLASSIFICATION else ())
     defences.check_model(defences.build(plan), model, shape, dtype)
     if plan.personal is not None:
         coordinates(layout(model), plan.personal)
