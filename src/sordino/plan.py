@@ -75,6 +75,7 @@ class Plan:
     label: str | None = None  # None: the column called label, or the last one
     test: str | None = None  # a public test file; holdout=0.1: a share of the records, tested on with noise; none
     schema: str | None = None  # schema.toml
+    ignore: str | None = None  # columns that are left out, with commas between
     task: str = "classification"
     # how records become model input, and the statistics asked for that before round 1; empty: as they are
     prepare: Given[Plain, str] = given(field(default_factory=lambda: MappingProxyType({})))

@@ -60,6 +60,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
         None,
         "a public test file; holdout=0.1: a share of the records, never trained on, whose figures are released with noise; none",
     ),
+    ("ignore", str, None, "columns of a table that are left out (names, numbers of rows, dates), with commas between"),
     ("schema", str, None, "schema.toml: scale and meaning of columns; `sordino data describe` writes one"),
     ("task", str, TASKS, "what is predicted"),
     ("method", str, None, "see `sordino methods`; or your own, as module:object"),
