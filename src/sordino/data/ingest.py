@@ -202,9 +202,13 @@ def with_classes(
             f"column {name!r} has {len(both):,} different labels: name another label, or use task regression for numbers."
         )
     if any(is_number(value) and not value.lstrip("-").isdigit() for value in both):
-        raise BadInput(
-            f"the labels in column {name!r} are not whole numbers: use task regression, or name another label."
+        mixed = not all(is_number(value) for value in both)
+        what = (
+            "mix words and numbers that are not whole: correct them"
+            if mixed
+            else "are not whole numbers: use task regression"
         )
+        raise BadInput(f"the labels in column {name!r} {what}, or name another label.")
     return schema.replace(classes=both), both != vocabulary(sorted(told))
 
 
