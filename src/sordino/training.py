@@ -164,7 +164,7 @@ def train(
     advice = _advise(federation, plan)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
     rule = build_rule(terms, model)  # may refuse: no folder yet
-    measure = None if terms.held_out is None else _measure(federation)
+    measure = None if terms.held_out is None else held_out.measure_for(terms, federation)
     _rehearse_statement(terms, model, federation)
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
     extra = [*callbacks, *([Watch(on_round)] if on_round is not None else [])]
@@ -196,12 +196,6 @@ def _advise(federation: Federation, plan: Plan) -> tuple[str, ...]:
     for sentence in told:
         warnings.warn(sentence, SordinoWarning, stacklevel=3)
     return told
-
-
-def _measure(federation: Federation) -> Measure:
-    """What the test on held-out records measures; refused before anything is granted if nothing bounds it."""
-    scale = None if federation.schema is None else federation.schema.scale
-    return Measure(federation.task, federation.class_names, scale)
 
 
 def _rehearse_statement(terms: Terms, model: nn.Module, federation: Federation) -> None:

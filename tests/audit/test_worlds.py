@@ -125,3 +125,19 @@ def test_in_the_example_unit_the_mean_of_constant_gradients_is_released_as_it_is
         0.3 / 0.31 if method == "automatic" else 0.3
     ) / stage.terms.units  # automatic: scaled to C |v| / (|v| + gamma)
     assert means == pytest.approx([wanted] * len(means), rel=0.02)
+
+
+def test_a_target_that_trains_goes_through_the_real_masks():
+    """Half of its coordinates are personal and are not sent; in the other world it is the other half. Nothing exceeds the bound."""
+    from sordino.audit.cases import TRAINS, Case
+
+    stage = Case({"method": "fed-dpa", "relation": "replace-one"}, TRAINS).stage()
+    for present in (True, False):
+        releases = stage.play(present, 3)
+        assert len(releases) == 2
+        for release in releases:
+            mine, others = release.shift.reshape(4, 4)[:, 2:], release.shift.reshape(4, 4)[:, :2]
+            assert np.linalg.norm(mine) == pytest.approx(1.0, rel=1e-3)  # what the target shares, clipped
+            assert np.linalg.norm(others) == pytest.approx(1.0, rel=1e-3)  # what its neighbour shares
+            assert (mine < 0).all() and (others < 0).all()  # the neighbour holds the opposite
+    assert stage.work.mask(stage.work.theta, *stage.site.client(0)).sum() == 8

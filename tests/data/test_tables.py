@@ -202,7 +202,9 @@ def test_a_very_wide_table_is_read(tmp_path):
 def test_columns_are_left_out_by_name_and_dates_are_called_so(tmp_path):
     text = "day,name,a,label\n2024-01-01,x,1,0\n2024-01-02,y,2,1\n"
     write(tmp_path / "t.csv", text)
-    with pytest.raises(BadInput, match=r"column 'day', holds a date, not a number: leave the column out \(--ignore day\)"):
+    with pytest.raises(
+        BadInput, match=r"column 'day', holds a date, not a number: leave the column out \(--ignore day\)"
+    ):
         Federation.from_file(tmp_path / "t.csv", clients=1)
     federation = Federation.from_file(tmp_path / "t.csv", clients=1, ignore=["day", "name"])
     assert federation.schema.inputs == ("a",) and federation.origin.settings()["ignore"] == "day,name"
@@ -218,5 +220,7 @@ def test_a_regression_without_owners_is_dealt_out_alike(tmp_path):
     from sordino.assembly import prepare
 
     write(tmp_path / "t.csv", "a,price\n" + "".join(f"{k},{k / 2}\n" for k in range(40)))
-    _, federation, plan, _ = prepare({"data": str(tmp_path / "t.csv"), "task": "regression", "clients": 4, "test": "none"})
+    _, federation, plan, _ = prepare(
+        {"data": str(tmp_path / "t.csv"), "task": "regression", "clients": 4, "test": "none"}
+    )
     assert plan.partition == "iid" and federation.sizes.tolist() == [10] * 4

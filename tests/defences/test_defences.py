@@ -96,3 +96,17 @@ def test_what_is_sent_is_still_clipped(federation):
     out = np.zeros(site.flat.size, np.int64)
     work.contribute(request, 3, out)
     assert 0.24 < np.linalg.norm(request.grid.decode(out)) <= 0.25
+
+
+@pytest.mark.parametrize(
+    ("defence", "option", "said"),
+    [
+        ("soteria", "percentile", "defence soteria has soteria_percentile, soteria_offset, soteria_records"),
+        (None, "censor_trials", "it belongs to defence censor, which the plan does not name"),
+        (None, "other", "it has none.$"),
+    ],
+)
+def test_an_option_that_is_not_there_is_told_where_it_belongs(defence, option, said):
+    with pytest.raises(BadInput, match=said):
+        Plan(data="toy", clients=2, method="dp-fedavg", unit="client", observer="public", sampling="none", multiplier=1.0,
+             defence=defence, options={option: 3.0})  # fmt: skip

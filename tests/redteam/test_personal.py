@@ -170,3 +170,49 @@ def test_a_server_cannot_choose_a_model_that_brings_the_mask_out(observer, tmp_p
     noise, std = np.array(sent), 4.0 / np.sqrt(request.survivors)
     assert (noise != 0).all()  # a coordinate without noise would name itself
     assert (np.abs(noise.std(axis=0) / std - 1) < 0.6).all()
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.4, 0.999])
+def test_what_leaves_is_bounded_whatever_the_records_make_of_the_mask(tau):
+    """Records chosen to hurt: huge, tiny, equal, random, close to overflow. The mask follows them; the length does not."""
+    from sordino.clients.site import Site
+    from sordino.federation.sizes import PublicSizes
+    from sordino.privacy.bounds import Flat
+    from sordino.schemes import settle
+    from sordino.schemes.clipped import request_for
+    from sordino.schemes.request import CONTRIBUTE
+
+    base = {k: v for k, v in BARE.items() if k not in ("variant", "personal")}
+    plan = Plan(**base | {"method": "fed-dpa", "multiplier": 4.0, "lr": 50.0, "options": {"tau": tau}})
+    plain, rng, masks = toy(clients=3), np.random.default_rng(0), set()
+    shape = plain.raw(0)[0].shape
+    spike = np.zeros(shape, np.float32)
+    spike[:, 1] = 1e15
+    hurting = [
+        spike,
+        np.full(shape, 1e-30),
+        np.ones(shape),
+        rng.standard_normal(shape) * 1e6,
+        spike * 1e20,
+        -spike[:, ::-1],
+    ]
+    sent = []
+    for records in hurting:
+        pairs = [(records.astype(np.float32), plain.raw(0)[1]), plain.raw(1), plain.raw(2)]
+        federation = Federation.from_arrays(pairs, classes=3, name="toy")
+        terms = settle(plan, PublicSizes.of(federation))
+        site = Site(two_layers(None, 3), federation, plan)
+        work = plan.scheme.work(site, site.flat.vector().numpy().copy(), None, terms)
+        request = request_for(terms, 1, CONTRIBUTE, Flat(1.0), None, 0.0)
+        for scale in (1.0, 1e4):
+            work.theta = site.flat.vector().numpy().copy() * np.float32(scale)
+            mask = work.mask(work.theta, *site.client(0))
+            masks.add(mask.tobytes())
+            work.theta, out = work.theta.copy(), np.zeros(work.theta.size, np.int64)
+            work.contribute(request, 0, out)
+            sent.append(request.grid.decode(out))
+            assert not sent[-1][mask].any()
+    assert len(masks) >= 3
+    assert max(np.linalg.norm(a) for a in sent) <= 1.0 + 1e-12
+    assert max(np.linalg.norm(a - b) for a in sent for b in sent) <= 2.0 + 1e-12  # any of them in the place of another
+    assert max(np.linalg.norm(a) for a in sent) > 0.9  # so the search reaches the bound

@@ -20,8 +20,10 @@ from sordino.rules.query import Answer, BoundedValue, CentredBit, Query
 from sordino.schemes.aggregate import Aggregate
 from sordino.schemes.client import ClientUpdate
 from sordino.schemes.clipped import ClippedRound, Mechanism
+from sordino.schemes.fed_dpa import FedDpaUpdate
 from sordino.schemes.request import Reply, Request
 from sordino.schemes.round import Context
+from sordino.schemes.turns import BandedRound
 
 # ---- rounds ----------------------------------------------------------------------------------------------------------
 
@@ -101,6 +103,13 @@ class EveryoneDraws(ClippedRound):
         super().__init__(dataclasses.replace(context, draws=_All(context.terms.plan)))
 
 
+class OutOfTurn(BandedRound):
+    """Clients take part in every round, though their turn is one of b."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(dataclasses.replace(context, draws=_All(context.terms.plan)))
+
+
 class _All(Draws):
     def cohort(self, round: int) -> np.ndarray:
         return np.arange(self.plan.clients)
@@ -131,6 +140,43 @@ class ForgottenShare(ClientUpdate):
         assert request.multiplier is not None
         reply = super().contribute(dataclasses.replace(request, multiplier=request.multiplier / 8), item, out)
         return dataclasses.replace(reply, noise=64 * reply.noise)
+
+
+class UploadedPersonal(FedDpaUpdate):
+    """Personal coordinates are sent too, and left out of the norm that clips."""
+
+    def contribute(self, request: Request, item: int, out: np.ndarray) -> Reply:
+        reply = super().contribute(request, item, out)
+        update = self.update(request.round, item)
+        kept = self.site.personal.load(item, request.round + 1)
+        if kept is not None and np.any(update) and request.bound is not None:
+            factor = min(1.0, request.bound.size / float(np.linalg.norm(update.astype(np.float64))))
+            out += request.grid.encode(np.where(update == 0, kept - self.theta, 0.0) * factor)
+        return reply
+
+
+class ScaledUp(FedDpaUpdate):
+    """What is shared is clipped, and then scaled up for the coordinates that are left out."""
+
+    def contribute(self, request: Request, item: int, out: np.ndarray) -> Reply:
+        reply = super().contribute(request, item, out)
+        update = self.update(request.round, item)
+        if np.any(update) and request.bound is not None:
+            more = update.size / np.count_nonzero(update) - 1
+            out += request.grid.encode(request.bound.clip(update) * more)
+        return reply
+
+
+class NoiseWhereShared(FedDpaUpdate):
+    """Noise lies on the coordinates that are shared only, so that the mask shows."""
+
+    def contribute(self, request: Request, item: int, out: np.ndarray) -> Reply:
+        before = out.copy()
+        reply = super().contribute(request, item, out)
+        personal = self.update(request.round, item) == 0
+        if not personal.all():
+            out[personal] = before[personal]
+        return reply
 
 
 class _Answers(ClientUpdate):

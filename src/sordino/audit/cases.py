@@ -35,6 +35,7 @@ BASE: Json = {
 
 HALF = {"cohort": 1}  # of the two clients
 ONE = Script(single=True)
+TRAINS = Script(trains=True)
 # Where a unit can stand: (unit, observer, sampling, what else the plan needs).
 Place = tuple[str, str, str, Json]
 PLACES: tuple[Place, ...] = (
@@ -52,6 +53,7 @@ PLACES: tuple[Place, ...] = (
 )
 
 
+IN_TURNS: Json = {"sampling": "poisson", "cohort": 1, "rounds": 4, "options": {"bands": 2}}
 EPOCHS = {"method": "noise-gamma", "observer": "server", "sampling": "fixed", "local_epochs": 2}
 
 
@@ -111,7 +113,7 @@ def certified(small: bool = False) -> list[Case]:
         for unit in method.units:
             there = [place for place in places(method) if place[0] == unit]
             chosen.append(_case(method, there[i % len(there)]))
-    return chosen + list(_more())[:9]
+    return chosen + list(_more())[:12]
 
 
 def _case(method: Method, place: Place, note: str = "", **more: Any) -> Case:
@@ -130,8 +132,13 @@ def _more() -> Iterator[Case]:
     yield Case({"method": "adact", "options": {"tau": 0.5, "share": 0.9, "opening": 0.9}}, note="the paper's quantile")
     yield Case(resumes=True, note="resumed")
     yield Case({"unit": "example", "mechanism": "laplace"}, ONE)
+    yield Case({"method": "dp-bandmf", **IN_TURNS}, Script(turns=False), note="in turns")
     yield Case(EPOCHS, note="released by epoch")
     yield Case(EPOCHS | {"mechanism": "laplace"}, ONE, note="released by epoch")
+    yield Case({"method": "fed-dpa", "observer": "server", "sampling": "fixed"}, TRAINS, note="masks and all")
+    yield Case({"method": "fed-dpa", "relation": "replace-one"}, TRAINS, note="a neighbour with another mask")
+    yield Case({"method": "fed-dpa", "observer": "secagg-server", "sampling": "fixed"}, TRAINS, note="masks and all")
+    yield Case({"method": "fed-dpa"}, TRAINS, note="masks and all")
     yield Case({"relation": "replace-one"})
     yield Case({"method": "quantile", "relation": "replace-one", "options": {"share": 0.5}})
     yield Case({"unit": "example", "relation": "replace-one"})

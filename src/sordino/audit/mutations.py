@@ -20,24 +20,28 @@ from sordino.audit.broken import (
     EveryoneDraws,
     ForgottenShare,
     LateBound,
+    NoiseWhereShared,
     OnlyGroups,
+    OutOfTurn,
     PerTensor,
     Rebound,
     RestartedNoise,
     SameForAll,
     SameNoise,
+    ScaledUp,
     SumOnly,
     TooManySurvivors,
     Uncapped,
     Unchecked,
     Unclipped,
     UnclippedAnswers,
+    UploadedPersonal,
     UpsideDown,
     ViaL2,
     WholeBits,
     weaker,
 )
-from sordino.audit.cases import Case
+from sordino.audit.cases import IN_TURNS, TRAINS, Case
 from sordino.audit.scripted import JUST_WITHIN, Script
 from sordino.federation.sizes import PublicSizes
 from sordino.methods import METHODS, Method, RuleContext
@@ -46,9 +50,11 @@ from sordino.privacy.bounds import Bound, Flat, Grouped
 from sordino.rules import adact
 from sordino.rules.base import Rule
 from sordino.schemes.base import Exposure, Scheme
-from sordino.schemes.client import Client
+from sordino.schemes.client import Client, ClientUpdate
+from sordino.schemes.fed_dpa import FedDpa, FedDpaUpdate
 from sordino.schemes.local import Local
 from sordino.schemes.pooled import Pooled
+from sordino.schemes.turns import Turns
 
 
 @dataclass(frozen=True)
@@ -145,6 +151,10 @@ class ChargedAsSampled(Pooled):
         return lambda z: events.poisson(self.rate(sizes) / 3, events.gaussian(z))
 
 
+def _fed_dpa(work: type[FedDpaUpdate]) -> Method:
+    return broken("fed-dpa", type("BrokenFedDpa", (FedDpa,), {"work_class": work}))
+
+
 BITS = {"options": {"share": 0.9}}
 
 MUTATIONS = (
@@ -218,9 +228,25 @@ MUTATIONS = (
         {"sampling": "poisson", "clients": 4, "cohort": 1},
     ),
     Mutation(
+        "clients that do not wait for their turn",
+        broken("dp-bandmf", type("Crowded", (Turns,), {"round_class": OutOfTurn, "work_class": ClientUpdate})),
+        IN_TURNS,
+        Script(turns=False),
+        checked=broken("dp-bandmf", type("CrowdedChecked", (Turns,), {"round_class": OutOfTurn})),
+    ),
+    Mutation(
         "records drawn every time, charged as sampled",
         broken("dp-fedavg", ChargedAsSampled),
         {"unit": "example", "sampling": "poisson", "batch_size": 3},
+    ),
+    Mutation("personal coordinates sent, and left out of the norm", _fed_dpa(UploadedPersonal), {"rounds": 1}, TRAINS),
+    Mutation("scaled up for personal coordinates after clipping", _fed_dpa(ScaledUp), {"rounds": 1}, TRAINS),
+    Mutation(
+        "noise on shared coordinates only",
+        _fed_dpa(NoiseWhereShared),
+        {"observer": "server", "sampling": "fixed", "rounds": 1},
+        TRAINS,
+        dimension=64,
     ),
     Mutation(
         "the raw norm as bound",

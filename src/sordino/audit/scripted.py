@@ -1,7 +1,8 @@
 """Clients that do as they are told, on a tiny federation: the part of `worlds` that stands where the data is.
 
 In the client unit an update is a given vector, in the example unit the gradient of a record is the record itself. All
-else that clients do, clipping, answering and adding noise, is inherited from the real ones.
+else that clients do, clipping, answering and adding noise, is inherited from the real ones. Where the script says `trains`, the
+target's update is not given either: it is what the real client makes of the target's records, masks and personal models included.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from sordino.clients.personal import PersonalModels
 from sordino.clients.site import Site
 from sordino.federation.population import Federation
 from sordino.plan import Plan
@@ -51,6 +53,7 @@ class Script:
     single: bool = (
         False  # its vector has one coordinate only: the worst for Laplace noise, as long as clipping is in L1
     )
+    trains: bool = False  # the update is what the target trains on its records (client unit)
 
     @property
     def other_length(self) -> float:
@@ -59,6 +62,12 @@ class Script:
 
     def direction(self, dimension: int) -> np.ndarray:
         return np.eye(1, dimension)[0] if self.single else direction(dimension)
+
+    def record(self, dimension: int) -> np.ndarray:
+        """What the target holds. If it trains, half of every tensor's entries are so large that Fed-DPA keeps them personal."""
+        if not self.trains:
+            return self.direction(dimension)
+        return np.where(np.arange(dimension) % (dimension // TENSORS) < dimension // TENSORS // 2, 1.0, 0.3)
 
     def sign(self, round: int) -> float:
         return -1.0 if self.turns and round % 2 == 0 else 1.0
@@ -72,17 +81,53 @@ class SentMessage:
     answer_only: bool
 
 
-def scripted(kind: type[ClientUpdate]) -> Callable[[Site, np.ndarray, Stage], ClientUpdate]:
+class QuietSite(Site):
+    """No layer draws here, and seeding takes long. One client at a time can be its own neighbour."""
+
+    neighbour = False
+
+    def seed_layers(self, round: int, item: int) -> None:
+        pass
+
+    def layer_seed(self, round: int, item: int, step: int = 0) -> int:
+        return 0
+
+    def forget(self) -> None:
+        """A new run: nobody has a personal model."""
+        self.lives = {False: PersonalModels(), True: PersonalModels()}
+        self.become(False)
+
+    def become(self, neighbour: bool) -> None:
+        """The target with its own records and personal model, or the unit that is in its place in the other world."""
+        self.neighbour, self.personal = neighbour, self.lives[neighbour]
+
+    def client(self, k: int) -> tuple[Tensor, Tensor]:
+        """In the other world what was large in each tensor is small, and the other way round: so the masks differ."""
+        x, y = super().client(k)
+        if not self.neighbour or k != TARGET:
+            return x, y
+        parts = x.view(len(x), TENSORS, -1)
+        return -parts.roll(parts.shape[2] // 2, 2).flatten(1), y
+
+
+def scripted(kind: type[ClientUpdate]) -> Callable[[QuietSite, np.ndarray, Stage], ClientUpdate]:
     """Clients whose updates are given; all else that clients do is what `kind` does."""
 
     class Scripted(kind):  # type: ignore[valid-type, misc]
-        def __init__(self, site: Site, theta: np.ndarray, stage: Stage) -> None:
+        site: QuietSite
+
+        def __init__(self, site: QuietSite, theta: np.ndarray, stage: Stage) -> None:
             super().__init__(site, theta, stage.terms)
             self.stage = stage
             self.messages: list[SentMessage] = []
             self._bound: Bound | None = None
+            self._made: dict[tuple[int, bool, bytes], tuple[np.ndarray, np.ndarray]] = {}
+            self.added = np.zeros(0)  # by the target to the sum of this round, if it trains; the observer knows it
 
         def update(self, round: int, item: int) -> np.ndarray:
+            if item == TARGET and self.stage.script.trains:
+                nothing = self.site.neighbour and not self.stage.replaces  # all it gives under zero-out
+                return np.zeros(self.theta.size) if nothing else self._real(round)
             if item == TARGET:
                 assert self._bound is not None
                 if self._mute(item):
@@ -100,10 +145,36 @@ def scripted(kind: type[ClientUpdate]) -> Callable[[Site, np.ndarray, Stage], Cl
         def contribute(self, request: Request, item: int, out: np.ndarray) -> Reply:
             self._bound = request.bound
             before = out.copy()
-            reply = super().contribute(self._heard(request, item), item, out)
+            if item == TARGET and self.stage.script.trains:
+                reply = self._trained(request, out)
+            else:
+                reply = super().contribute(self._heard(request, item), item, out)
             sent = request.grid.decode(out - before)
             self.messages.append(SentMessage(item, sent, _told(request, reply), False))
             return reply
+
+        def _trained(self, request: Request, out: np.ndarray) -> Reply:
+            """What the real client contributes; and, noted without noise, what it is in this world and in the other."""
+            bare, (here, there) = dataclasses.replace(request, multiplier=None), np.zeros((2, out.size), np.int64)
+            for neighbour, codes in ((False, here), (True, there)):
+                self.site.become(neighbour)
+                super().contribute(bare, TARGET, codes)
+            self.added = request.grid.decode(here) - request.grid.decode(there)
+            self.site.become(not self.stage.present)
+            return super().contribute(request, TARGET, out)
+
+        def _real(self, round: int) -> np.ndarray:
+            """The update that the real client trains. Runs that begin alike train alike, so the first round's is kept."""
+            key, models = (round, self.site.neighbour, self.theta.tobytes()), self.site.personal
+            if key in self._made:
+                update, trained = self._made[key]
+                models.save(TARGET, round, trained)
+                return update
+            update = super().update(round, TARGET)
+            own = models.load(TARGET, round + 1)
+            if own is not None and round == 1:
+                self._made[key] = update, own
+            return update
 
         def _mute(self, item: int) -> bool:
             """Under zero-out a missing client takes part and gives nothing but its share of the noise."""
@@ -220,7 +291,7 @@ def direction(dimension: int, target: bool = True) -> np.ndarray:
 
 def tiny(plan: Plan, script: Script, dimension: int) -> Federation:
     """Records are (vector, whether it is the target)."""
-    own = script.length * plan.bound * script.direction(dimension)
+    own = script.length * plan.bound * script.record(dimension)
     other = (0.0 if script.quiet else 0.5 * plan.bound) * direction(dimension, target=False)
     target, rest = (own, 1), (other, 0)
     clients = [[target, rest]] + [[rest]] * (plan.clients - 1)

@@ -5,7 +5,7 @@ contribution is as long as the bound lets it be, in a direction that the observe
 rounds, by `sordino.schemes.base.Round` and all that stands behind it, in the world with the target or in the one
 without, and returns everything that the plan's observer sees, as releases.
 
-What is scripted is only what clients compute: in the client unit an update is a given vector, in the example unit the
+What is scripted is only what clients compute (and where `Script.trains`, not even that of the target): in the client unit an update is a given vector, in the example unit the
 gradient of a record is the record itself (a linear model under a linear loss). Clipping, noise, queries, rules,
 sampling, denominators and events are the library's own. What a missing unit means follows the plan's relation: it is
 there and gives nothing but its share of the noise (zero-out), or it is its own opposite (replace-one).
@@ -20,8 +20,18 @@ from typing import Any, cast
 import numpy as np
 
 from sordino.audit.rule_observer import RuleObserver
-from sordino.audit.scripted import TARGET, NoLedger, Parts, Script, Without, by_epoch, linear_loss, scripted, tiny
-from sordino.clients.site import Site
+from sordino.audit.scripted import (
+    TARGET,
+    NoLedger,
+    Parts,
+    QuietSite,
+    Script,
+    Without,
+    by_epoch,
+    linear_loss,
+    scripted,
+    tiny,
+)
 from sordino.engines.inprocess import InProcess
 from sordino.federation.sampling import Draws
 from sordino.federation.sizes import PublicSizes
@@ -36,6 +46,7 @@ from sordino.schemes import settle
 from sordino.schemes.client import Client
 from sordino.schemes.epochs import EpochRelease
 from sordino.schemes.round import Context, Round
+from sordino.schemes.turns import Turns
 
 
 @dataclass(frozen=True)
@@ -71,7 +82,7 @@ class Stage:
         self.sizes = tuple(p.numel() for p in model.parameters())
         context = RuleContext(self.plan, self.sizes, self.terms.units, self.terms.multiplier)
         self.rule = _Recorder(self.plan.method_spec.build(context), self)
-        site = _QuietSite(model, self.federation, self.plan, linear_loss)
+        self.site = site = QuietSite(model, self.federation, self.plan, linear_loss)
         theta = np.zeros(self.dimension, np.float32)
         scheme = self.terms.scheme
         if isinstance(scheme, EpochRelease):
@@ -97,6 +108,7 @@ class Stage:
     def play(self, present: bool, seed: int) -> list[Release]:
         """One run of all rounds, with or without the target; what the observer saw."""
         self.present, self.releases = present, []
+        self.site.forget()
         plan = self.plan.replace(seed=seed)
         terms = dataclasses.replace(self.terms, plan=plan)
         draws = Draws(plan)
@@ -109,7 +121,22 @@ class Stage:
             if self.resumes:
                 rounds = self._rounds(context)
             model = rounds.run(model).state
-        return self.releases
+        return (
+            self._multiplied(plan) if isinstance(plan.scheme, Turns) and plan.scheme.separation > 1 else self.releases
+        )
+
+    def _multiplied(self, plan: Plan) -> list[Release]:
+        """What left in rounds of correlated noise, times C: noise is then independent, and one turn shows in b of these."""
+        scheme, releases, out = plan.scheme, self.releases, []
+        assert isinstance(scheme, Turns)
+        turns = [TARGET in group for t in range(len(releases)) if (group := scheme.turn(t + 1)) is not None]
+        for t, last in enumerate(releases):
+            parts = list(zip(scheme.bands.coefficients, range(t, -1, -1)))
+            value = sum((c * releases[s].value for c, s in parts), np.zeros(self.dimension))
+            shift = sum((c * turns[s] * releases[s].shift for c, s in parts), np.zeros(self.dimension))
+            std = last.bound * self.terms.multiplier * scheme.bands.norm
+            out.append(Release(value, shift, std, last.bound))
+        return out
 
     def _rounds(self, context: Context) -> Round:
         return context.terms.scheme.rounds(context)
@@ -128,6 +155,9 @@ class Stage:
 
     def shift(self, round: int, bound: Bound) -> np.ndarray:
         """What the target adds to the sum. The observer knows the target, as the definition of privacy has it."""
+        if self.script.trains:
+            added: np.ndarray = self.work.added
+            return added
         return bound.clip(
             self.vector(round, bound) * self.terms.scheme.gradient_sign
         )  # gradients leave as the way down
@@ -183,13 +213,3 @@ class _Recorder(RuleObserver):
         shift = stage.shift(seen.round, seen.bound)
         stage.releases.append(Release(value, shift, std, seen.bound.size, queries, others))
         messages.clear()
-
-
-class _QuietSite(Site):
-    """No layer draws here, and seeding takes long."""
-
-    def seed_layers(self, round: int, item: int) -> None:
-        pass
-
-    def layer_seed(self, round: int, item: int, step: int = 0) -> int:
-        return 0

@@ -15,6 +15,7 @@ from sordino.cli.numbers import count, number
 from sordino.data.schema import TASKS
 from sordino.defences import DEFENCES
 from sordino.errors import BadInput, one_of
+from sordino.federation.held_out import FAIRNESS
 from sordino.federation.server import SCHEDULES, STEPS
 from sordino.plain import Json
 from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
@@ -61,6 +62,12 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
         "a public test file; holdout=0.1: a share of the records, never trained on, whose figures are released with noise; none",
     ),
     ("ignore", str, None, "columns of a table that are left out (names, numbers of rows, dates), with commas between"),
+    (
+        "fairness",
+        str,
+        FAIRNESS,
+        "how clients are compared: on public test splits; or noisy: on held-out records (--test holdout=0.1), with noise, charged",
+    ),
     ("schema", str, None, "schema.toml: scale and meaning of columns; `sordino data describe` writes one"),
     ("task", str, TASKS, "what is predicted"),
     ("method", str, None, "see `sordino methods`; or your own, as module:object"),
@@ -143,7 +150,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     price = "train that as well, and show what privacy costs; no epsilon covers that figure, so do not publish it"
     parser.add_argument("--price", action="store_true", help=price)
     named = (
-        "settings under a name: frontier (pictures and signals: features that need no data, and a linear head), or auto"
+        "settings under a name: frontier (pictures and signals: features that need no data, and a linear head), none (a network), "
+        "or auto: frontier on many pictures, where it wins (default auto)"
     )
     parser.add_argument("--recipe", metavar="NAME", help=named)
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")

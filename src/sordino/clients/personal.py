@@ -128,9 +128,8 @@ def coordinates(slots: Sequence[Slot], names: str) -> np.ndarray:
     if not chosen:
         raise BadInput(f"personal names no layer; name one or more of {', '.join(map(repr, layers))}, or head.")
     if len(chosen) == len(layers):
-        raise BadInput(
-            "personal names every layer of the model, so that nothing would be trained together; leave one out."
-        )
+        remedy = "leave one out" if len(layers) > 1 else "choose a network of several layers"
+        raise BadInput(f"personal names every layer of the model, so that nothing would be trained together; {remedy}.")
     mask = np.zeros(sum(slot.size for slot in slots), bool)
     for slot in slots:
         mask[slot.offset : slot.offset + slot.size] = slot.layer in chosen

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sordino.plan import Plan
 
-__all__ = ["DEFENCES", "Change", "Defence", "OwnView", "build", "check_model", "own_options"]
+__all__ = ["DEFENCES", "Change", "Defence", "OwnView", "build", "check_model", "hint", "own_options"]
 
 DEFENCES: Mapping[str, type[Soteria] | type[Censor]] = MappingProxyType({d.name: d for d in (Soteria, Censor)})
 
@@ -50,11 +50,20 @@ def build(plan: Plan) -> Defence | None:
 
 def own_options(plan: Plan) -> list[str]:
     """The options of a plan that belong to its defence, and not to its method."""
-    kind = None if plan.defence is None else DEFENCES.get(plan.defence)
-    if kind is None:
-        return []
-    known = {f"{kind.name}_{f.name}" for f in fields(kind)}
+    known = [] if plan.defence is None else _options(plan.defence)
     return [name for name in plan.options if name in known]
+
+
+def hint(plan: Plan, option: str) -> str:
+    """The end of a sentence on an option that neither method nor defence has; empty if defences have nothing to do with it."""
+    if plan.defence is not None and _options(plan.defence):
+        return f"; defence {plan.defence} has {', '.join(_options(plan.defence))}"
+    whose = [name for name in DEFENCES if option in _options(name)]
+    return f"; it belongs to defence {whose[0]}, which the plan does not name" if whose else ""
+
+
+def _options(name: str) -> list[str]:
+    return [f"{name}_{f.name}" for f in fields(DEFENCES[name])] if name in DEFENCES else []
 
 
 def check_model(defence: Defence | None, model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> None:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from sordino.data.check import Pair
     from sordino.federation.population import Federation
 
+FAIRNESS = PUBLIC, NOISY = (
+    "public",
+    "noisy",
+)  # what clients are compared on: public splits, or held-out records with noise
 _SOME = 4096  # rows of a memory-mapped file that are copied at a time
 
 
