@@ -76,13 +76,13 @@ class Setting:
 SETTINGS = {
     "std-mlp": Setting(
         "std-mlp",
-        {"rounds": 10, "local_epochs": 1, "batch_size": 64, "lr": 0.1, "optimizer": "sgd", "bound": 0.2},
+        {"rounds": 6, "local_epochs": 1, "batch_size": 64, "lr": 0.1, "optimizer": "sgd", "bound": 0.2},
         tuple(ROWS),
     ),
     "cnn-cifar": Setting(
         "cnn-cifar",
-        {"rounds": 5, "local_epochs": 1, "batch_size": 64, "lr": 1e-3, "optimizer": "adam", "bound": 0.5},
-        tuple(ROWS)[:5],
+        {"rounds": 4, "local_epochs": 1, "batch_size": 64, "lr": 1e-3, "optimizer": "adam", "bound": 0.5},
+        tuple(ROWS)[:4],
     ),
 }
 
