@@ -3,12 +3,14 @@
     python benchmarks/frontier.py --data cifar10 --epsilon 4 --seeds 0 1 2            on the test set
     python benchmarks/frontier.py --data cifar10 --epsilon 4 --validate               on training records that are kept out
     python benchmarks/frontier.py --data cifar10 --epsilon 4 --validate --set lr=40 prepare.damped=200
-    python benchmarks/frontier.py --all --write                                       docs/results/frontier.json
+    python benchmarks/frontier.py --all --write                                       docs/results/frontier.json; goes on where it stopped
+    python benchmarks/frontier.py --all --audit --attack --write                      one more run of each row: lower bound, membership attacks
     python benchmarks/frontier.py --draw                                              docs/frontier.svg, table of docs/features.md
 
 10 clients (Dirichlet 1, dealt out by seed 0), example unit pooled, observer secagg-server, delta 1e-5. Seeds differ in draws and noise. Every
 row is a run of its own: plan, ledger, statement and `sordino verify` included. `epsilon_lower` comes from one more run of the
-same plan with canaries in it. `--validate` is for choosing settings: it trains on the training set without 10,000 records and scores
+same plan with canaries in it (seed 0), and `attacks` from the run of seed 0 and an undefended control: the same features and model, trained without
+clipping or noise. `--validate` is for choosing settings: it trains on the training set without 10,000 records and scores
 on those. Settings are those of `sordino.recipes.frontier`; docs/features.md says how they were chosen.
 """
 
@@ -27,6 +29,8 @@ from typing import Any
 import numpy as np
 
 from sordino import Plan, train
+from sordino.attacks.protocol import Protocol
+from sordino.attacks.runs import Settings, attack_run
 from sordino.audit.measure import audit
 from sordino.engines.allocator import keep_memory
 from sordino.federation.population import Federation
@@ -37,6 +41,7 @@ from sordino.verify.checking import check
 CLIENTS, ALPHA, DELTA = 10, 1.0, 1e-5
 HELD_OUT = 10_000
 CANARIES = 200
+ATTACKS, ATTACKED = ("basic", "rf"), 2000  # members, and as many others
 CASES = [("cifar10", 1.0), ("cifar10", 4.0), ("fashion-mnist", 3.0), ("mnist", 1.0), ("mnist", 3.0)]
 DOCS = Path(__file__).parent.parent / "docs"
 RESULTS = DOCS / "results" / "frontier.json"
@@ -69,7 +74,8 @@ class Row:
     memory_mb: int
     verified: bool
     validation: bool
-    through: str = "sordino.train"
+    settings: dict[str, float]
+    attacks: dict[str, dict[str, float]] | None = None  # AUC, its ceiling, and that of the control, by attack
 
 
 def population(data: str, validate: bool) -> Federation:
@@ -107,7 +113,7 @@ def plan_for(federation: Federation, epsilon: float, changes: Sequence[str]) -> 
     return Plan(data=federation.name, clients=CLIENTS, alpha=ALPHA, epsilon=epsilon, delta=DELTA, **settings)
 
 
-def run(federation: Federation, plan: Plan, seed: int, lower: float | None, validate: bool, out: Path) -> Row:
+def run(federation: Federation, plan: Plan, seed: int, validate: bool, out: Path) -> Row:
     plan = plan.replace(seed=seed)
     began, cpu = time.perf_counter(), _cpu()
     assert plan.preparation is not None
@@ -116,16 +122,35 @@ def run(federation: Federation, plan: Plan, seed: int, lower: float | None, vali
     assert result.accuracy is not None
     return Row(
         data=plan.data, epsilon=result.epsilon, accuracy=result.accuracy, seed=seed, seconds=time.perf_counter() - began,
-        cpu_seconds=_cpu() - cpu, epsilon_lower=lower, delta=DELTA, multiplier=result.terms.multiplier,
+        cpu_seconds=_cpu() - cpu, epsilon_lower=None, delta=DELTA, multiplier=result.terms.multiplier,
         dimension=sum(p.numel() for p in model.parameters()), memory_mb=_memory(),
-        verified=all(one.ok is not False for one in check(out).checks), validation=validate,
+        verified=all(one.ok is not False for one in check(out).checks), validation=validate, settings=told(plan),
     )  # fmt: skip
+
+
+def told(plan: Plan) -> dict[str, float]:
+    """The settings of the head, by which a row that is there already is known again."""
+    return {"rounds": plan.rounds, "batch_size": plan.batch_size, "bound": plan.bound, "lr": plan.lr}
 
 
 def lower_bound(federation: Federation, plan: Plan, out: Path) -> float:
     """What canaries in a run of the same plan prove."""
-    run(federation, plan.replace(canaries=CANARIES), 0, None, False, out)
+    run(federation, plan.replace(canaries=CANARIES), 0, False, out)
     return float(audit(out)["epsilon_lower"])
+
+
+def attacked(federation: Federation, plan: Plan, out: Path) -> dict[str, dict[str, float]]:
+    """Membership attacks on a run of seed 0 and on its control."""
+    assert plan.preparation is not None
+    shape = plan.preparation.stages(federation.input_shape).shape
+    if not (out / "model.safetensors").exists():
+        run(federation, plan, 0, False, out)
+    found = attack_run(
+        out, ATTACKS, Settings(Protocol(records=ATTACKED)), make=lambda seed: build(plan.model, shape, federation.classes, seed),
+        federation=federation,
+    )  # fmt: skip
+    kept = ("auc", "auc_ceiling", "control_auc")
+    return {str(row["attack"]): {name: row[name] for name in kept} for row in found["results"]}
 
 
 def _cpu() -> float:
@@ -141,39 +166,41 @@ def read() -> list[dict[str, Any]]:
     return json.loads(RESULTS.read_text()) if RESULTS.exists() else []
 
 
-def write(rows: Sequence[Row]) -> None:
-    """Rows into the committed results, in place of those of the same data, epsilon, way and seed."""
-    all_rows = [*read(), *map(asdict, rows)]
-    table = {(row["data"], round(row["epsilon"]), row["through"], row["seed"]): row for row in all_rows}
+def key(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["data"], round(row["epsilon"]), row["seed"]
+
+
+def write(rows: Sequence[dict[str, Any]]) -> None:
+    """Rows into the committed results, in place of those of the same data, epsilon and seed."""
+    table = {key(row): row for row in [*read(), *rows]}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps([table[at] for at in sorted(table)], indent=1) + "\n")
 
 
-def cases() -> dict[tuple[str, int, str], list[dict[str, Any]]]:
-    """Rows of the same data and epsilon, measured the same way."""
-    found: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
+def cases() -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """Rows of the same data and epsilon."""
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in read():
-        found.setdefault((row["data"], round(row["epsilon"]), row["through"]), []).append(row)
+        found.setdefault(key(row)[:2], []).append(row)
     return found
 
 
 def table() -> str:
     """The table of docs/features.md."""
     lines = [
-        "| data | epsilon | through | accuracy (mean of seeds) | each | at least | aim | audit's lower bound | CPU s |"
+        "| data | epsilon | accuracy (mean of seeds) | each | at least | aim | audit's lower bound | AUC of membership attacks (control) | CPU s | MB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    lines.append("|---|---|---|---|---|---|---|---|---|")
-    for (data, epsilon, through), rows in cases().items():
+    for (data, epsilon), rows in cases().items():
         accuracies = [100 * row["accuracy"] for row in rows]
         least, aim = (f"{one:g}" for one in AIMS[data, epsilon]) if (data, epsilon) in AIMS else ("", "")
-        lower = next((row["epsilon_lower"] for row in rows if row.get("epsilon_lower") is not None), None)
-        each, cpu = (
-            ", ".join(f"{one:.2f}" for one in accuracies),
-            [row["cpu_seconds"] for row in rows if "cpu_seconds" in row],
-        )
-        said, took = "" if lower is None else f"{lower:.3g}", f"{np.mean(cpu):.0f}" if cpu else ""
+        each = ", ".join(f"{one:.2f}" for one in accuracies)
+        lower = next((f"{row['epsilon_lower']:.3g}" for row in rows if row.get("epsilon_lower") is not None), "")
+        found = next((row["attacks"] for row in rows if row.get("attacks")), {})
+        auc = ", ".join(f"{name} {one['auc']:.3f} ({one['control_auc']:.3f})" for name, one in found.items())
+        cpu, memory = np.mean([row["cpu_seconds"] for row in rows]), max(row["memory_mb"] for row in rows)
         lines.append(
-            f"| {data} | {epsilon} | {through} | **{np.mean(accuracies):.2f}%** | {each} | {least} | {aim} | {said} | {took} |"
+            f"| {data} | {epsilon} | **{np.mean(accuracies):.2f}%** | {each} | {least} | {aim} | {lower} | {auc} | {cpu:.0f} | {memory:,} |"
         )
     return "\n".join(lines)
 
@@ -182,8 +209,7 @@ def draw() -> str:
     """Bars: the papers' figures, the anchors, and ours."""
     high, wide, left = 26, 560, 190
     parts, y = [], 34
-    found = {(data, epsilon): rows for (data, epsilon, _), rows in cases().items()}  # through train, where that was run
-    for (data, epsilon), rows in found.items():
+    for (data, epsilon), rows in cases().items():
         ours = float(np.mean([100 * row["accuracy"] for row in rows]))
         bars = [*OTHERS.get((data, epsilon), []), ("Sordino, frontier", ours)]
         parts.append(f'<text x="8" y="{y}" font-weight="bold">{data}, epsilon {epsilon}</text>')
@@ -208,6 +234,9 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], help="settings of the plan to change", metavar="NAME=VALUE")
     parser.add_argument("--all", action="store_true", help="every row of the table, seeds 0, 1 and 2")
     parser.add_argument("--audit", action="store_true", help="one more run with canaries, for epsilon_lower")
+    parser.add_argument(
+        "--attack", action="store_true", help="membership attacks on the run of seed 0 and on a control"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/results/frontier.json")
     parser.add_argument("--draw", action="store_true", help="draw docs/frontier.svg and print the table")
     args = parser.parse_args()
@@ -222,19 +251,24 @@ def main() -> None:
     for data, epsilon in CASES if args.all else [(args.data, epsilon) for epsilon in args.epsilon]:
         federation = population(data, args.validate)
         plan = plan_for(federation, epsilon, args.set)
+        done = {key(row): row for row in read() if row.get("settings") == told(plan)}
         with tempfile.TemporaryDirectory() as folder:
-            lower = lower_bound(federation, plan, Path(folder) / "audit") if args.audit else None
-            rows = []
             for seed in [0, 1, 2] if args.all else args.seeds:
-                rows.append(run(federation, plan, seed, lower, args.validate, Path(folder) / str(seed)))
-                print(json.dumps(asdict(rows[-1])), flush=True)
+                if args.write and not args.validate and (data, round(epsilon), seed) in done:
+                    continue
+                row = run(federation, plan, seed, args.validate, Path(folder) / str(seed))
+                print(json.dumps(asdict(row)), flush=True)
                 if args.write and not args.validate:
-                    write(rows)
-        mean = np.mean([row.accuracy for row in rows])
-        print(
-            f"# {data} epsilon {epsilon:g} {' '.join(args.set)}: {100 * mean:.2f}%, {rows[0].cpu_seconds:.0f} CPU s",
-            flush=True,
-        )
+                    write([asdict(row)])
+            more = {}
+            if args.audit:
+                more["epsilon_lower"] = lower_bound(federation, plan, Path(folder) / "audit")
+            if args.attack:
+                more["attacks"] = attacked(federation, plan, Path(folder) / "0")
+            if more:
+                print(json.dumps({"data": data, "epsilon": epsilon, **more}), flush=True)
+            if more and args.write:
+                write([{**row, **more} for row in read() if key(row)[:2] == (data, round(epsilon))])
 
 
 if __name__ == "__main__":

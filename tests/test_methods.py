@@ -19,9 +19,9 @@ from sordino.rules.query import Answer, is_raw
 
 NAMES = (
     "fedavg dp-fedavg adact dp-fedacn dp-fedagnc dp-fedamvc dp-fedddc dp-fedggc noise-gamma quantile geyer adaclip "
-    "automatic fed-dpa fedmap"
+    "automatic dp-bandmf fed-dpa fedmap"
 ).split()
-HOLDS = {"dp-fedavg", "dp-fedamvc", "dp-fedggc", "quantile", "adaclip", "automatic"}
+HOLDS = {"dp-fedavg", "dp-fedamvc", "dp-fedggc", "quantile", "adaclip", "automatic", "dp-bandmf"}
 EVERY = [(m.name, v) for m in TABLE for v in m.variants]
 
 

@@ -21,6 +21,7 @@ from sordino.rules import (
     adaclip,
     adact,
     automatic,
+    banded,
     claims,
     dp_fedacn,
     dp_fedagnc,
@@ -34,7 +35,7 @@ from sordino.rules import (
     quantile,
 )
 from sordino.rules.base import Rule
-from sordino.schemes import epochs, gradient_sum
+from sordino.schemes import epochs, gradient_sum, turns
 from sordino.schemes.base import Scheme
 from sordino.schemes.fed_dpa import FedDpa
 from sordino.schemes.fedmap import rule as fedmap
@@ -304,6 +305,22 @@ TABLE = (
         "Bu et al. 2023, Automatic clipping: differentially private deep learning made easier and stronger",
         automatic.certified,
         paper_setting=DP_SGD,
+    ),
+    Method(
+        "dp-bandmf",
+        "Choquette-Choo et al. 2023, (Amplified) banded matrix factorization: a unified approach to private training",
+        banded.certified,
+        units=(Unit.CLIENT,),
+        observers=(Observer.PUBLIC,),
+        defaults={
+            "unit": "client",
+            "observer": "public",
+            "sampling": "poisson",
+            "server_optimizer": "momentum",
+            "lr_schedule": "constant",
+        },  # fmt: skip
+        paper_setting=AT_SERVER | {"sampling": ("poisson",)},
+        own_scheme=turns.own_scheme,
     ),
     Method(
         "fed-dpa",

@@ -100,6 +100,8 @@ def test_remedies_do_what_they_say(setting):
     assert ranks == sorted(ranks)
     budget = replace(setting, epsilon=forecast.epsilon, multiplier=None)
     for remedy in forecast.remedies:
+        if remedy.change == "correlated noise":
+            continue  # another method, see test_bands
         change = options(remedy)
         if "unit" in change:
             change |= {"sampling": Sampling.POISSON, "cohort": None}

@@ -51,5 +51,9 @@ def test_auto_takes_it_where_it_was_measured_to_win_and_nothing_stands_against_i
     monkeypatch.setattr(frontier, "settings", lambda *_: {"method": "dp-fedavg", "model": "head"})
     many, few = PublicFacts(50_000, 10, (1, 28, 28), 10), PublicFacts(1437, 10, (1, 8, 8), 10)
     assert completing.complete({"recipe": "auto"}, many)[0]["model"] == "head"
-    for given, facts in (({}, few), ({"model": "linear"}, many), ({"unit": "client"}, many), ({"epsilon": 50.0}, many)):
+    settings, choices = completing.complete({"epsilon": 2.0}, many)  # auto is the default
+    assert settings["model"] == "head" and any("--recipe none" in choice.reason for choice in choices)
+    assert completing.complete({"recipe": "none"}, many)[0]["model"] == "std-cnn"
+    for given, facts in (({}, few), ({"model": "linear"}, many), ({"unit": "client"}, many), ({"epsilon": 50.0}, many),
+                         ({"rounds": 3}, many), ({"method": "adact"}, many)):  # fmt: skip
         assert completing.complete({"recipe": "auto", **given}, facts)[0]["model"] != "head"

@@ -26,7 +26,7 @@ WAYS = [{}, {"unit": "client"}, {"observer": "server"}, {"method": "fedavg"}, {"
     ],
 )
 def test_the_network_follows_the_shape(facts, epsilon, model):
-    plan, choices = resolve({"epsilon": epsilon}, facts)
+    plan, choices = resolve({"epsilon": epsilon, "recipe": "none"}, facts)
     assert plan.model == model
     assert next(c for c in choices if c.name == "model").reason.startswith("for ")
 
@@ -35,7 +35,7 @@ def test_numbers_by_hand():
     plan, _ = resolve({"epsilon": 4.0}, DIGITS)
     assert (plan.rounds, plan.batch_size) == (120, 20 * 1437 // 120)
     assert (plan.lr, plan.steps, plan.lr_schedule) == (0.05, "scaled", "decay")  # 0.4 / sqrt(64) = 0.05
-    plan, _ = resolve({"epsilon": 4.0}, PublicFacts(60_000, 10, (1, 28, 28), 10))
+    plan, _ = resolve({"epsilon": 4.0, "recipe": "none"}, PublicFacts(60_000, 10, (1, 28, 28), 10))
     assert plan.rounds == 480 and plan.batch_size == 2500  # 120 sqrt(240,000 / 15,000) = 480; 20 passes
     assert plan.lr == 0.018  # 0.4 / sqrt(512): the first dense layer
 

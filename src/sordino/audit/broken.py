@@ -23,6 +23,7 @@ from sordino.schemes.clipped import ClippedRound, Mechanism
 from sordino.schemes.fed_dpa import FedDpaUpdate
 from sordino.schemes.request import Reply, Request
 from sordino.schemes.round import Context
+from sordino.schemes.turns import BandedRound
 
 # ---- rounds ----------------------------------------------------------------------------------------------------------
 
@@ -97,6 +98,13 @@ class RestartedNoise(ClippedRound):
 
 class EveryoneDraws(ClippedRound):
     """All clients take part, whatever the coins say."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(dataclasses.replace(context, draws=_All(context.terms.plan)))
+
+
+class OutOfTurn(BandedRound):
+    """Clients take part in every round, though their turn is one of b."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(dataclasses.replace(context, draws=_All(context.terms.plan)))

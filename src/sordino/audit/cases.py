@@ -53,6 +53,7 @@ PLACES: tuple[Place, ...] = (
 )
 
 
+IN_TURNS: Json = {"sampling": "poisson", "cohort": 1, "rounds": 4, "options": {"bands": 2}}
 EPOCHS = {"method": "noise-gamma", "observer": "server", "sampling": "fixed", "local_epochs": 2}
 
 
@@ -112,7 +113,7 @@ def certified(small: bool = False) -> list[Case]:
         for unit in method.units:
             there = [place for place in places(method) if place[0] == unit]
             chosen.append(_case(method, there[i % len(there)]))
-    return chosen + list(_more())[:11]
+    return chosen + list(_more())[:12]
 
 
 def _case(method: Method, place: Place, note: str = "", **more: Any) -> Case:
@@ -131,6 +132,7 @@ def _more() -> Iterator[Case]:
     yield Case({"method": "adact", "options": {"tau": 0.5, "share": 0.9, "opening": 0.9}}, note="the paper's quantile")
     yield Case(resumes=True, note="resumed")
     yield Case({"unit": "example", "mechanism": "laplace"}, ONE)
+    yield Case({"method": "dp-bandmf", **IN_TURNS}, Script(turns=False), note="in turns")
     yield Case(EPOCHS, note="released by epoch")
     yield Case(EPOCHS | {"mechanism": "laplace"}, ONE, note="released by epoch")
     yield Case({"method": "fed-dpa", "observer": "server", "sampling": "fixed"}, TRAINS, note="masks and all")

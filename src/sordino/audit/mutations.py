@@ -22,6 +22,7 @@ from sordino.audit.broken import (
     LateBound,
     NoiseWhereShared,
     OnlyGroups,
+    OutOfTurn,
     PerTensor,
     Rebound,
     RestartedNoise,
@@ -40,7 +41,7 @@ from sordino.audit.broken import (
     WholeBits,
     weaker,
 )
-from sordino.audit.cases import TRAINS, Case
+from sordino.audit.cases import IN_TURNS, TRAINS, Case
 from sordino.audit.scripted import JUST_WITHIN, Script
 from sordino.federation.sizes import PublicSizes
 from sordino.methods import METHODS, Method, RuleContext
@@ -49,10 +50,11 @@ from sordino.privacy.bounds import Bound, Flat, Grouped
 from sordino.rules import adact
 from sordino.rules.base import Rule
 from sordino.schemes.base import Exposure, Scheme
-from sordino.schemes.client import Client
+from sordino.schemes.client import Client, ClientUpdate
 from sordino.schemes.fed_dpa import FedDpa, FedDpaUpdate
 from sordino.schemes.local import Local
 from sordino.schemes.pooled import Pooled
+from sordino.schemes.turns import Turns
 
 
 @dataclass(frozen=True)
@@ -224,6 +226,13 @@ MUTATIONS = (
         "everyone takes part, accounted as sampled",
         broken("dp-fedavg", _client(round_class=EveryoneDraws)),
         {"sampling": "poisson", "clients": 4, "cohort": 1},
+    ),
+    Mutation(
+        "clients that do not wait for their turn",
+        broken("dp-bandmf", type("Crowded", (Turns,), {"round_class": OutOfTurn, "work_class": ClientUpdate})),
+        IN_TURNS,
+        Script(turns=False),
+        checked=broken("dp-bandmf", type("CrowdedChecked", (Turns,), {"round_class": OutOfTurn})),
     ),
     Mutation(
         "records drawn every time, charged as sampled",

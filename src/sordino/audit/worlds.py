@@ -46,6 +46,7 @@ from sordino.schemes import settle
 from sordino.schemes.client import Client
 from sordino.schemes.epochs import EpochRelease
 from sordino.schemes.round import Context, Round
+from sordino.schemes.turns import Turns
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,22 @@ class Stage:
             if self.resumes:
                 rounds = self._rounds(context)
             model = rounds.run(model).state
-        return self.releases
+        return (
+            self._multiplied(plan) if isinstance(plan.scheme, Turns) and plan.scheme.separation > 1 else self.releases
+        )
+
+    def _multiplied(self, plan: Plan) -> list[Release]:
+        """What left in rounds of correlated noise, times C: noise is then independent, and one turn shows in b of these."""
+        scheme, releases, out = plan.scheme, self.releases, []
+        assert isinstance(scheme, Turns)
+        turns = [TARGET in group for t in range(len(releases)) if (group := scheme.turn(t + 1)) is not None]
+        for t, last in enumerate(releases):
+            parts = list(zip(scheme.bands.coefficients, range(t, -1, -1)))
+            value = sum((c * releases[s].value for c, s in parts), np.zeros(self.dimension))
+            shift = sum((c * turns[s] * releases[s].shift for c, s in parts), np.zeros(self.dimension))
+            std = last.bound * self.terms.multiplier * scheme.bands.norm
+            out.append(Release(value, shift, std, last.bound))
+        return out
 
     def _rounds(self, context: Context) -> Round:
         return context.terms.scheme.rounds(context)

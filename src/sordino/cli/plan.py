@@ -127,9 +127,9 @@ def _setting(args: argparse.Namespace) -> Json:
     given["multiplier"] = number(args, "multiplier")
     if given["epsilon"] is not None and given["multiplier"] is not None:
         raise BadInput("Give epsilon, to find the multiplier, or multiplier, to find epsilon: one of the two.")
-    usual, _ = recipes.resolve({key: value for key, value in given.items() if value is not None}, facts)
+    usual, _ = recipes.resolve({key: value for key, value in given.items() if value is not None}, facts, pin=False)
     if dimension is None:
-        dimension = recipes.parameters(usual.model, facts)
+        dimension = recipes.parameters(usual.model, facts.prepared(usual.preparation))
     asked: dict[str, int | Sampling | None] = {
         name: count(args, name) for name in ("rounds", "batch_size", "local_epochs")
     }

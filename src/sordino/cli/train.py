@@ -149,7 +149,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     price = "train that as well, and show what privacy costs; no epsilon covers that figure, so do not publish it"
     parser.add_argument("--price", action="store_true", help=price)
     named = (
-        "settings under a name: frontier (pictures and signals: features that need no data, and a linear head), or auto"
+        "settings under a name: frontier (pictures and signals: features that need no data, and a linear head), none (a network), "
+        "or auto: frontier on many pictures, where it wins (default auto)"
     )
     parser.add_argument("--recipe", metavar="NAME", help=named)
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")

@@ -52,9 +52,9 @@ class Extractor:
         """Rows of unit length (float32) from pictures: bytes, or floats from 0 to 1."""
         return examples.joined(self.map(x, threads), self.map.sizes, self.recipe.power)
 
-    def finished(self, rows: np.ndarray | Rows, mean: np.ndarray) -> np.ndarray:
-        """What the head takes: `rows` of `joined`, a released (or public) mean subtracted, damped; unit length."""
-        out = np.empty(rows.shape, np.float32)
+    def finished(self, rows: np.ndarray | Rows, mean: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """What the head takes: `rows` of `joined`, a released (or public) mean subtracted, damped; unit length. Into `out` if given."""
+        out = np.empty(rows.shape, np.float32) if out is None else out
         for start in range(0, len(rows), _SOME):
             some = examples.centred(np.asarray(rows[start : start + _SOME], np.float32), mean)
             out[start : start + _SOME] = some if self.damping is None else self.damping(some)

@@ -55,6 +55,9 @@ def _cohort(plan: Plan, key: int, round: int) -> np.ndarray:
     if plan.cohort_size == plan.clients:
         return np.arange(plan.clients)
     coins = stream(key, round, SERVER, "cohort")
+    turn = plan.scheme.turn(round)
+    if turn is not None:
+        return turn[coins.random(len(turn)) < plan.scheme.turn_rate]
     count = plan.cohort_size if plan.sampling == Sampling.FIXED else int(coins.binomial(plan.clients, rate(plan)))
     drawn = np.sort(coins.choice(plan.clients, count, replace=False, shuffle=False))
     # A sum over fewer clients than this would be one client's own message: nobody is asked.

@@ -98,6 +98,11 @@ class PerExample:
             told.append("What layers draw at random (dropout) stays secret.")
         return tuple(told)
 
+    @property
+    def draws(self) -> bool:
+        """Whether layers may draw at random, so that a seed matters; softmax regression has none that do."""
+        return self._ghost is None or self._ghost.head is None
+
     def prepare(self, x: Batch, y: Batch) -> str:
         """Choose the strategy for batches of the shapes and types of these; what they hold is not looked at."""
         self._strategy(*self._batch(x, y))

@@ -33,6 +33,7 @@ from sordino.gradients.ghost_modules import (
 )
 from sordino.gradients.losses import Loss, checked, rowwise
 from sordino.gradients.rewrite import quicken, trace
+from sordino.gradients.softmax_head import softmax_head
 
 DENSE = 256  # like `WINDOW`, for models of dense layers only, where a pass is short
 _BYTES = 128 << 20  # of per-example gradients alive at a time
@@ -151,8 +152,12 @@ class Ghost:
         dense = all(isinstance(a, LinearAdapter) for a in self.adapters)
         most = power_of_two(sum(a.kept for a in self.adapters), DENSE if dense else WINDOW)
         self.step = most if slots is None else min(slots, most)
+        self.head = softmax_head(self.plain, loss)
 
     def run(self, x: Tensor, y: Tensor, real: int | None = None) -> PerExampleGrads:
+        if self.head is not None and self.head.takes(x, y):
+            record = self.head.record(x, y, len(x) if real is None else real)
+            return PerExampleGrads(self.flat, [(record, self.slots[0])], len(x))
         self.tape.clear(len(x), real)
         for module in self.overwriting:
             module.inplace = False  # type: ignore[assignment]

@@ -28,7 +28,7 @@ def squares(rows: Tensor) -> Tensor:
         kernels.sordino_squares(rows.data_ptr(), *rows.shape, out.data_ptr())
         return out
     for s in _blocks(rows):
-        out[s] = rows[s].double().square_().sum(1)
+        out[s] = rows[s].double().square().sum(1)
     return out
 
 
@@ -42,7 +42,7 @@ def weighted(factors: Tensor, rows: Tensor) -> Tensor:
     out = rows.new_zeros(rows.shape[1], dtype=torch.float64)
     for s in _blocks(rows):
         part = rows[s].double()
-        out += factors[s] @ part.masked_fill_(factors[s, None] == 0, 0.0)
+        out += factors[s] @ part.masked_fill(factors[s, None] == 0, 0.0)
     return out
 
 
@@ -53,8 +53,8 @@ def outer(factors: Tensor, g: Tensor, a: Tensor) -> Tensor:
     if kernels is None or w.shape[1] > _FEW:
         return w.t() @ a.double()
     a, (n, o) = _rows(a), w.shape
-    out, scratch = w.new_empty(o, a.shape[1]), w.new_empty(8 * n)
-    kernels.sordino_outer(a.data_ptr(), w.data_ptr(), n, a.shape[1], o, out.data_ptr(), scratch.data_ptr())
+    out = w.new_empty(o, a.shape[1])
+    kernels.sordino_outer(a.data_ptr(), w.data_ptr(), n, a.shape[1], o, out.data_ptr())
     return out
 
 

@@ -96,10 +96,11 @@ def library() -> ctypes.CDLL | None:
     number = ctypes.c_long
     made.sordino_squares.argtypes = [pointer, number, number, pointer]
     made.sordino_weighted.argtypes = [pointer, pointer, number, number, pointer]
-    made.sordino_outer.argtypes = [pointer, pointer, number, number, number, pointer, pointer]
+    made.sordino_outer.argtypes = [pointer, pointer, number, number, number, pointer]
+    made.sordino_softmax.argtypes = [*[pointer] * 4, number, number, number, pointer, pointer]
     for run in (
         made.sordino_pool, made.sordino_forward, made.sordino_backward,
-        made.sordino_squares, made.sordino_weighted, made.sordino_outer,
+        made.sordino_squares, made.sordino_weighted, made.sordino_outer, made.sordino_softmax,
     ):  # fmt: skip
         run.restype = None
     for room in (made.sordino_forward_scratch, made.sordino_backward_scratch):

@@ -3,6 +3,7 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -93,36 +94,90 @@ EXPORT WIDEST void sordino_weighted(const float *x, const double *f, long n, lon
   }
 }
 
-/* out [o][d] = sum of w[i] x[i]' for weights w [n][o] in double precision. A strip of x is widened once for all o. */
-#define STRIP(COUNT)                                                           \
+/* out [o][d] = sum of w[i] x[i]' for weights w [n][o] in double precision: four columns of up to ten outputs in registers. The
+ * lines of the next columns are asked for ahead, since each row lies on another page. */
+#define COLUMNS(COUNT)                                                         \
   case COUNT: {                                                                \
-    wide4 a[COUNT], b[COUNT];                                                  \
-    for (int k = 0; k < COUNT; k++) a[k] = b[k] = (wide4){0};                  \
+    wide4 a[COUNT];                                                            \
+    for (int k = 0; k < COUNT; k++) a[k] = (wide4){0};                         \
     for (long i = 0; i < n; i++) {                                             \
-      wide4 u = strip[2 * i], v = strip[2 * i + 1];                            \
-      for (int k = 0; k < COUNT; k++) {                                        \
-        double by = w[i * o + q + k];                                          \
-        a[k] += by * u, b[k] += by * v;                                        \
-      }                                                                        \
+      wide4 u = widen(x + i * d + from);                                       \
+      for (int k = 0; k < COUNT; k++) a[k] += w[i * o + q + k] * u;            \
     }                                                                          \
-    for (int k = 0; k < COUNT; k++) {                                          \
-      double *to = out + (q + k) * d + from;                                   \
-      for (long t = 0; t < count; t++) to[t] = t < QUAD ? a[k][t] : b[k][t - QUAD]; \
-    }                                                                          \
+    for (int k = 0; k < COUNT; k++) *(wide4 *)(out + (q + k) * d + from) = a[k]; \
     break;                                                                     \
   }
-EXPORT WIDEST void sordino_outer(const float *x, const double *w, long n, long d, long o, double *out, double *scratch) {
-  wide4 *strip = (wide4 *)scratch; /* [n][2] */
-  for (long from = 0; from < d; from += 2 * QUAD) {
-    long count = d - from < 2 * QUAD ? d - from : 2 * QUAD;
-    if (count == 2 * QUAD)
-      for (long i = 0; i < n; i++) strip[2 * i] = widen(x + i * d + from), strip[2 * i + 1] = widen(x + i * d + from + QUAD);
-    else
-      for (long i = 0; i < n; i++)
-        for (long t = 0; t < 2 * QUAD; t++) scratch[i * 2 * QUAD + t] = t < count ? x[i * d + from + t] : 0.0;
-    for (long q = 0; q < o; q += 5) switch (o - q < 5 ? o - q : 5) {
-        STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5)
+enum { LINE = 16 }; /* floats */
+EXPORT WIDEST void sordino_outer(const float *x, const double *w, long n, long d, long o, double *out) {
+  long from = 0;
+  for (; from + QUAD <= d; from += QUAD) {
+    if (from % LINE == 0)
+      for (long i = 0; i < n; i++) __builtin_prefetch(x + i * d + from + LINE);
+    for (long q = 0, some; q < o; q += some) switch (some = o - q >= 10 ? 10 : o - q >= 5 ? 5 : o - q) {
+        COLUMNS(1) COLUMNS(2) COLUMNS(3) COLUMNS(4) COLUMNS(5) COLUMNS(10)
       }
+  }
+  for (; from < d; from++)
+    for (long q = 0; q < o; q++) {
+      double sum = 0;
+      for (long i = 0; i < n; i++) sum += w[i * o + q] * x[i * d + from];
+      out[q * d + from] = sum;
+    }
+}
+
+/* ---- softmax regression: one example after the other ------------------------------------------------------------------- */
+
+/* What is computed of an example is the same sequence of operations in whichever of the four places it stands, and none of them
+ * touches another example: a place without one computes the first again and drops it. */
+enum { ABOVE = 4, ASIDE = 3, HALF = 8 };
+typedef float half __attribute__((vector_size(4 * HALF), aligned(4), may_alias));
+
+INLINE float across(half v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
+
+/* Scores of four examples for `COUNT` outputs. */
+#define SCORES(COUNT)                                                          \
+  case COUNT: {                                                                \
+    half a[ABOVE][COUNT];                                                      \
+    for (int r = 0; r < ABOVE; r++)                                            \
+      for (int k = 0; k < COUNT; k++) a[r][k] = (half){0};                     \
+    long t = 0;                                                                \
+    for (; t + HALF <= d; t += HALF) {                                         \
+      half v[COUNT];                                                           \
+      for (int k = 0; k < COUNT; k++) v[k] = *(const half *)(w + (q + k) * d + t); \
+      for (int r = 0; r < ABOVE; r++) {                                        \
+        half u = *(const half *)(row[r] + t);                                  \
+        for (int k = 0; k < COUNT; k++) a[r][k] += u * v[k];                   \
+      }                                                                        \
+    }                                                                          \
+    for (int r = 0; r < ABOVE; r++)                                            \
+      for (int k = 0; k < COUNT; k++) {                                        \
+        double rest = across(a[r][k]);                                         \
+        for (long s = t; s < d; s++) rest += (double)row[r][s] * w[(q + k) * d + s]; \
+        score[r * o + q + k] = rest;                                           \
+      }                                                                        \
+    break;                                                                     \
+  }
+
+/* g [n][o]: the gradient of the cross-entropy at the scores, softmax less one at the label. What lies beyond the classes is no label:
+ * such an example gets NaN, as one whose scores are not finite does, and whoever clips drops it. scratch: 4 o doubles. */
+EXPORT WIDEST void sordino_softmax(const float *x, const float *w, const float *bias, const int64_t *y, long n, long d, long o,
+                                   float *g, double *score) {
+  for (long i = 0; i < n; i += ABOVE) {
+    const float *row[ABOVE];
+    for (int r = 0; r < ABOVE; r++) row[r] = x + (i + r < n ? i + r : i) * d;
+    for (long q = 0; q < o; q += ASIDE) switch (o - q < ASIDE ? o - q : ASIDE) {
+        SCORES(1) SCORES(2) SCORES(3)
+      }
+    for (int r = 0; r < ABOVE && i + r < n; r++) {
+      double *s = score + r * o, most = -INFINITY, sum = 0, others = 0;
+      float *to = g + (i + r) * o;
+      for (long k = 0; k < o; k++) s[k] += bias ? bias[k] : 0.0;
+      for (long k = 0; k < o; k++) most = s[k] > most ? s[k] : most;
+      for (long k = 0; k < o; k++) sum += s[k] = exp(s[k] - most); /* a NaN stays one */
+      int known = y[i + r] >= 0 && y[i + r] < o;
+      for (long k = 0; k < o; k++) others += k == y[i + r] ? 0.0 : s[k];
+      for (long k = 0; k < o; k++) to[k] = (float)(known ? (k == y[i + r] ? -others : s[k]) / sum : NAN);
+    }
   }
 }
 

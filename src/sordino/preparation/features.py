@@ -124,7 +124,7 @@ class _Rows(Stages):
 
     def apply(self, x: np.ndarray, released: Released) -> np.ndarray:
         out = np.zeros((len(x), *self.shape), np.float32)
-        out[:, : self.dimension] = self.made.finished(self._kept(x), released[0])
+        self.made.finished(self._kept(x), released[0], out[:, : self.dimension])
         out[:, self.dimension] = self.settings.bias
         return out
 
@@ -132,7 +132,7 @@ class _Rows(Stages):
         from sordino.features import cache
 
         if not len(x):
-            return _Unit(np.zeros((0, self.dimension), np.float32))
+            return _Unit(np.zeros((0, self.dimension), np.float16))
         return _Unit(cache.features(self.made, x, cores()))
 
 
@@ -152,4 +152,4 @@ class _Unit:
     def __getitem__(self, part: slice) -> np.ndarray:
         from sordino.features import examples
 
-        return examples.unit(self.rows[part].astype(np.float32))
+        return examples.from_half(self.rows[part])

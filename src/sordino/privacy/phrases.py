@@ -104,6 +104,12 @@ def phrase(table: Mapping[str, str], word: object, **values: object) -> str:
     return known.format(**values)
 
 
+IN_TURNS = (
+    "Clients take turns: a client may take part in one round of {rounds}, and the sampling is that of its turns. Noise is correlated over {rounds} "
+    "rounds, so that later rounds take back a part of it; what one turn adds is protected by the multiplier in all that it shows in."
+)
+
+
 def sampling(word: object, unit: object, rate: str, local_steps: bool = False) -> str:
     """How units take part, as the proof uses it. `local_steps`: each client draws anew for every step."""
     each, noun = phrase(EACH, unit), phrase(NOUN, unit)

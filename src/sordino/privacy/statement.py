@@ -62,6 +62,7 @@ class Statement:
     personal: bool = False  # clients keep a model, or layers, of their own
     defence: str | None = None  # a heuristic that changed updates before they were clipped
     notes: tuple[str, ...] = ()  # further assumptions, told by the scheme or by the way gradients are clipped
+    separation: int = 1  # a client takes part in one of so many consecutive rounds at most
     account: str = ""  # what all runs on the same records have spent, as a sentence
 
     def __post_init__(self) -> None:
@@ -83,7 +84,7 @@ class Statement:
         if not (isinstance(self.delta, (int, float)) and 0 <= self.delta < 1):
             raise BadInput(f"delta must be at least 0 and below 1, not {self.delta!r}.")
         whole(0, rounds=self.rounds, lost=self.lost)
-        whole(1, steps=self.steps)
+        whole(1, steps=self.steps, separation=self.separation)
         if self.rate is not None:
             rate(rate=self.rate)
         elif self.sampling is not Sampling.NONE:
@@ -190,6 +191,8 @@ class Statement:
             f"Accounting: {phrases.phrase(phrases.ACCOUNTANT, self.accountant)}.",
             f"Releases: {releases}. Sampling: {sampling}.",
         ]
+        if self.separation > 1:
+            said.append(phrases.IN_TURNS.format(rounds=self.separation))
         if self.multiplier is not None and self.sealed:
             said.append(phrases.OWN_MULTIPLIERS.format(range=_range(self.multiplier)))
         elif self.multiplier is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sordino.data.schema import CLASSIFICATION
 from sordino.errors import BadInput, one_of, positive
 from sordino.methods import method
 from sordino.models import build, paper_network
@@ -23,27 +24,32 @@ if TYPE_CHECKING:
 
 EPSILON = 4.0
 HEARD = 3_000  # records times epsilon, from which on the scale of columns is heard through its noise
-AUTO = "auto"  # the recipe that was measured to win on such data, where one was
+AUTO, NONE = (
+    "auto",
+    "none",
+)  # the recipe that was measured to win on such data, where one was (the default); none by name
 
 
-def resolve(given: Plain, facts: PublicFacts, network: nn.Module | None = None) -> tuple[Plan, tuple[Choice, ...]]:
-    """The plan, and what was chosen for it."""
-    settings, choices = complete(given, facts, network)
+def resolve(
+    given: Plain, facts: PublicFacts, network: nn.Module | None = None, pin: bool = True
+) -> tuple[Plan, tuple[Choice, ...]]:
+    """The plan, and what was chosen for it. Without `pin` features have no digest, which takes time to make: for forecasts."""
+    settings, choices = complete(given, facts, network, pin)
     return Plan.from_json(settings), choices
 
 
 def complete(
-    given: Plain, facts: PublicFacts | None, network: nn.Module | None = None
+    given: Plain, facts: PublicFacts | None, network: nn.Module | None = None, pin: bool = True
 ) -> tuple[Json, tuple[Choice, ...]]:
     """The settings of a plan: what was given, over the method's own defaults, over what public facts suggest.
 
     Without facts the network stays open, and what would follow from them stays at the plan's own defaults. `recipe` names a
     recipe whose settings are taken instead.
     """
-    if given.get("recipe") == AUTO:
-        given = {**given, "recipe": frontier.NAME if _open_to_frontier(given, facts) else None}
-    if given.get("recipe") is not None:
-        return _by_name(given, facts)
+    recipe = given.get("recipe") or (AUTO if network is None else NONE)
+    one_of((AUTO, frontier.NAME, NONE), recipe=recipe)
+    if recipe == frontier.NAME or recipe == AUTO and _open_to_frontier(given, facts):
+        return _by_name(given, facts, pin, recipe)
     given = {name: value for name, value in given.items() if name != "recipe"}
     chosen = method(given.get("method", "adact"))
     published = given.get("variant") == "published"
@@ -108,16 +114,19 @@ def _open_to_frontier(given: Plain, facts: PublicFacts | None) -> bool:
         "mechanism",
         "options",
         "variant",
+        "rounds",
+        "batch_size",
+        "sampling",
     )
     pooled = given.get("unit", "example") == "example" and given.get("observer") != "server"
-    if facts is None or not pooled or any(given.get(name) is not None for name in fixed):
+    classes = given.get("task", CLASSIFICATION) == CLASSIFICATION
+    if facts is None or not pooled or not classes or any(given.get(name) is not None for name in fixed):
         return False
     return frontier.wins(facts.shape, facts.records, given.get("epsilon") or EPSILON)
 
 
-def _by_name(given: Plain, facts: PublicFacts | None) -> tuple[Json, tuple[Choice, ...]]:
+def _by_name(given: Plain, facts: PublicFacts | None, pin: bool, recipe: str) -> tuple[Json, tuple[Choice, ...]]:
     """The settings of the recipe that is named, with what was given over them."""
-    one_of((AUTO, frontier.NAME), recipe=given["recipe"])
     rest = {name: value for name, value in given.items() if name != "recipe" and value is not None}
     if facts is None:
         raise BadInput("recipe frontier follows from the shape of the data, which is not here; get the data first.")
@@ -125,9 +134,11 @@ def _by_name(given: Plain, facts: PublicFacts | None) -> tuple[Json, tuple[Choic
         raise BadInput(
             "recipe frontier is for the example unit pooled (observer public or secagg-server); leave --recipe out."
         )
-    found = frontier.settings(facts.shape, facts.records, rest.get("epsilon", EPSILON), rest.get("delta", 1e-5))
+    found = frontier.settings(facts.shape, facts.records, rest.get("epsilon", EPSILON), rest.get("delta", 1e-5), pin)
     settings: Json = {"clients": facts.clients, "epsilon": EPSILON, **found, **rest}
     reason = "recipe frontier, for this shape, number of records and epsilon"
+    if recipe == AUTO:
+        reason += "; it was measured to beat every network here on such data (--recipe none for a network)"
     return settings, tuple(Choice(name, value, reason) for name, value in found.items() if name not in rest)
 
 

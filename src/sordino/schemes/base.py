@@ -132,6 +132,22 @@ class Scheme(ABC):
                 "would hide it; leave relation out (zero-out), or use replace-one."
             )
 
+    # ---- who may take part -------------------------------------------------------------------------------------------------
+
+    @property
+    def separation(self) -> int:
+        """A client takes part in one of so many consecutive rounds at most."""
+        return 1
+
+    def turn(self, round: int) -> np.ndarray | None:
+        """The clients that may take part in this round, in increasing order; None: all."""
+        return None
+
+    @property
+    def turn_rate(self) -> float:
+        """The coin of a client in its turn, where clients take turns."""
+        return self.plan.cohort_size / self.plan.clients
+
     # ---- what one unit is exposed to ---------------------------------------------------------------------------------------
 
     @property
@@ -194,6 +210,11 @@ class Scheme(ABC):
     def capacity(self, sizes: PublicSizes) -> int:
         """The most units whose contributions one sum may hold."""
         return max(2, self.plan.clients)
+
+    @property
+    def noise_room(self) -> float:
+        """How much larger than noise of the multiplier the numbers are that a round works with."""
+        return 1.0
 
     def noise_surplus(self, cohort: int) -> float:
         """How much larger than needed the noise on the sum is, where each client adds its own."""

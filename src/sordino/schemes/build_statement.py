@@ -48,6 +48,7 @@ def build_statement(
         multiplier=terms.multipliers or None,
         rule=f"{plan.method} ({plan.method_spec.paper})",
         steps=scheme.steps(terms.public),
+        separation=scheme.separation,
         epsilon_claimed=terms.claimed,
         reasons=terms.reasons,
         departures=plan.method_spec.departures(plan),

@@ -46,7 +46,7 @@ def request_for(terms: Terms, t: int, phase: str, bound: Bound, query: Query | N
     noisy = query is not None and not is_raw(query)
     rest = 1 - (taken + share_of(query))
     # The largest multiplier that any part of the round can have: all of it must fit the grid.
-    room = max(1000.0, z / math.sqrt(min([rest, *([share_of(query)] if noisy else [])])))
+    room = max(1000.0, z / math.sqrt(min([rest, *([share_of(query)] if noisy else [])]))) * scheme.noise_room
     return Request(
         round=t,
         phase=phase,
@@ -80,10 +80,14 @@ class ClippedRound(ScheduledRound):
         total = self._open(aggregate.total, bound, z_sum, t, "noise", mechanism)
         denominator = self.terms.denominator(cohort)
         mean = bound.decode(total / denominator)
-        std = bound.std(z_sum) / denominator * self.scheme.noise_surplus(len(cohort))
+        std = bound.std(z_sum) / denominator * self.surplus(t, len(cohort))
         said = None if queries.with_sum is None else self._answer(request, aggregate, z, len(cohort))
         output = RoundOutput(t, bound, said, mean, std, asked, epochs=self.scheme.round_epochs)
         return Release(mean, bound, std, self.rule.observe(rule_state, output))
+
+    def surplus(self, t: int, cohort: int) -> float:
+        """How much larger than that of its event the noise on the sum of round t is."""
+        return self.scheme.noise_surplus(cohort)
 
     # ---- doors -------------------------------------------------------------------------------------------------------------
 

@@ -200,7 +200,7 @@ class PooledGradients:
         if isinstance(item, Share):
             return self._answer_share(request, item.client)
         self._load(request)
-        seed = self.site.layer_seed(request.round, item.number)
+        seed = self._seed(request, item)
         return self._answer(request, joint(self.per_example.norms(*self.site.rows(item.rows), seed=seed)))
 
     def contribute(self, request: Request, item: Chunk | Share, out: np.ndarray) -> Reply:
@@ -213,11 +213,15 @@ class PooledGradients:
                 noise = mechanisms.add_share(out, request.grid, bound, request.multiplier, request.survivors, drawn)
             return Reply(said.answer, noise, said.answer_noise)
         self._load(request)
-        total, norms = self._clipped(bound, item.rows, self.site.layer_seed(request.round, item.number))
+        total, norms = self._clipped(bound, item.rows, self._seed(request, item))
         out -= request.grid.encode(total)  # the way down
         return Reply() if request.query is None else self._answer(request, norms)
 
-    def _clipped(self, bound: Bound, rows: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def _seed(self, request: Request, item: Chunk) -> int | None:
+        """The seed of layers that draw at random."""
+        return self.site.layer_seed(request.round, item.number) if self.per_example.draws else None
+
+    def _clipped(self, bound: Bound, rows: np.ndarray, seed: int | None) -> tuple[np.ndarray, np.ndarray]:
         # What is sent is the way down, -g. Clipping is odd, except for a centre: that of g is minus that of -g.
         turned = Coordinates(-bound.mean, bound.scale) if isinstance(bound, Coordinates) else bound
         total, norms = self.per_example.clipped_sum(*self.site.rows(rows), turned, seed=seed)

@@ -47,7 +47,7 @@ def exposures(plan: Plan, ledger: Chain) -> tuple[int | None, Check | None]:
     """
     told = ledger.about.get("exposures")
     if not plan.scheme.cohort_seen or ledger.header.get("spending") is not None:
-        drawn = settled(plan, ledger)
+        drawn = plan.scheme.exposures(settled(plan, ledger)) if plan.scheme.separation > 1 else settled(plan, ledger)
     elif plan.rounds > _MOST_ROUNDS or plan.clients > _MOST_CLIENTS:
         return None, None  # drawing so many would never end: all rounds count
     else:

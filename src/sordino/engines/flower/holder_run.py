@@ -297,6 +297,13 @@ class HolderRun:
             raise Refused(f"the plan has no round {t}.")
         if not self.terms.scheme.secret_cohort and self.me not in public_cohort(self.plan, t):
             raise Refused(f"this client is not in the cohort of round {t}.")
+        if not self._my_turn(t):
+            apart = self.terms.scheme.separation
+            raise Refused(f"round {t} is not this client's turn: it takes part in one round of {apart} at most.")
+
+    def _my_turn(self, t: int) -> bool:
+        turn = self.terms.scheme.turn(t)
+        return turn is None or self.me in turn
 
     def _grant(self, t: int, task: ClientTask | None) -> None:
         if task is not None and isinstance(self.terms, Budgets):
@@ -310,7 +317,8 @@ class HolderRun:
         if self.terms.scheme.secret_cohort and self.terms.proven:
             # A client of a secret cohort is charged its sampled share in every round, drawn or not.
             for earlier in range(self.ledger.last.round + 1 if self.ledger.last else 1, t):
-                self.ledger.request(self.terms.round_event(earlier), earlier)
+                if self._my_turn(earlier):
+                    self.ledger.request(self.terms.round_event(earlier), earlier)
         self.ledger.request(event, t)
 
     def _grant_purse(self, t: int, task: ClientTask, order: int) -> None:
