@@ -28,7 +28,7 @@ LAYERS = (
     ("schemes",),
     ("preparation",),
     ("clients", "secagg", "models", "defences", "features", "record"),
-    ("federation", "evaluation", "noisy_figures"),
+    ("federation", "evaluation", "noisy_figures", "noisy_spread"),
     ("rules", "gradients", "data"),
     ("privacy", "native"),
     ("files", "machine", "own_code", "presets", "plain"),

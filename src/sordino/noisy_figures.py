@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
 from sordino.data.schema import CLASSIFICATION, MULTI_LABEL, Scale
 from sordino.errors import BadInput
+from sordino.noisy_spread import HALF, NoisySpread, Spreading
 
-SURE = 5.0  # a class is judged if its count stands out of the noise by so many deviations
+SURE = 10.0  # a class is judged if its count stands out of the noise by so many deviations: its recall is then off by a tenth
 FAR = 4.0  # deviations from the mean at which a target without a range is cut off
-HALF = math.sqrt(0.5)
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class NoisyFigures:
     classes: tuple[ClassFigure, ...] = ()
     mae: float | None = None
     mae_of_middle: float | None = None  # of always naming the middle of the declared range, or the declared mean
+    between: NoisySpread | None = None  # how far clients lie apart, where the plan asks for it
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
@@ -60,8 +61,14 @@ class NoisyFigures:
 class Measure:
     """What is measured for one task; plain settings, the same at every holder."""
 
-    def __init__(self, task: str, names: Sequence[str], scale: Scale | None = None) -> None:
-        self.task, self.names, self.scale = task, tuple(names), scale
+    def __init__(
+        self, task: str, names: Sequence[str], scale: Scale | None = None, spreading: Spreading | None = None
+    ) -> None:
+        self.task, self.names, self.scale, self.spreading = task, tuple(names), scale, spreading
+        if spreading is not None and task not in (CLASSIFICATION, MULTI_LABEL):
+            raise BadInput(
+                f"fairness noisy compares the accuracies of clients, and {task} has none; leave fairness out."
+            )
         if task not in (CLASSIFICATION, MULTI_LABEL) and self.limit is None:
             raise BadInput(
                 "a held-out error needs a public span of the label, which bounds what one record adds: declare label_scale in the "
@@ -77,14 +84,27 @@ class Measure:
 
     @property
     def length(self) -> int:
+        return self._base + (0 if self.spreading is None else self.spreading.length)
+
+    @property
+    def _base(self) -> int:
         if self.task == CLASSIFICATION:
             return 1 + 2 * len(self.names)
         return 1 if self.task == MULTI_LABEL else 2
 
-    def contributions(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """A row of at most length 1 for each record; row i is a function of row i of both arguments."""
+    def contributions(self, scores: np.ndarray, y: np.ndarray, client: int = 0) -> np.ndarray:
+        """A row of at most length 1 for each record of a client. In the example unit row i follows from row i of both arguments."""
+        rows = self._rows(scores, y)
+        return rows if self.spreading is None else self.spreading.widened(rows, rows[:, 0] / self._first, client)
+
+    @property
+    def _first(self) -> float:
+        """What the first entry of a row is, if the record is right."""
+        return 1.0 if self.task == MULTI_LABEL else HALF
+
+    def _rows(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
         n = len(y)
-        rows = np.zeros((n, self.length))
+        rows = np.zeros((n, self._base))
         if n == 0:
             return rows
         if self.task == CLASSIFICATION:
@@ -109,6 +129,15 @@ class Measure:
 
     def read(self, mean: np.ndarray, noise: float, tested: int, unit: str) -> NoisyFigures:
         """From the noisy mean contribution; `noise`: the deviation of the noise in each of its entries."""
+        if self.spreading is not None:
+            mean, noise = mean / HALF, noise / HALF
+            base, more = mean[: self._base], mean[self._base :]
+            found = self._read(base, noise, tested, unit)
+            first = float(base[0]) / self._first, noise / self._first
+            return replace(found, between=self.spreading.read(*first, more, noise, tested))
+        return self._read(mean, noise, tested, unit)
+
+    def _read(self, mean: np.ndarray, noise: float, tested: int, unit: str) -> NoisyFigures:
         if self.task == CLASSIFICATION:
             return self._classes(mean / HALF, noise / HALF, tested, unit)
         if self.task == MULTI_LABEL:

@@ -20,7 +20,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from sordino import defences
 from sordino.data.schema import CLASSIFICATION, TASKS
 from sordino.errors import BadInput, at_least, between, one_of, positive, whole
-from sordino.federation.held_out import share_in
+from sordino.federation.held_out import FAIRNESS, NOISY, share_in
 from sordino.federation.server import SCHEDULES, STEPS
 from sordino.methods import Method, adopt, method
 from sordino.plain import Json, Plain
@@ -74,7 +74,9 @@ class Plan:
     client_column: str | None = None  # whose a row is; None: rows are dealt out, or each client has a file
     label: str | None = None  # None: the column called label, or the last one
     test: str | None = None  # a public test file; holdout=0.1: a share of the records, tested on with noise; none
+    fairness: str = "public"  # figures between clients: on public splits, or noisy: on held-out records, with noise
     schema: str | None = None  # schema.toml
+    ignore: str | None = None  # columns that are left out, with commas between
     task: str = "classification"
     # how records become model input, and the statistics asked for that before round 1; empty: as they are
     prepare: Given[Plain, str] = given(field(default_factory=lambda: MappingProxyType({})))
@@ -166,6 +168,7 @@ class Plan:
         one_of(OPTIMIZERS, optimizer=self.optimizer, server_optimizer=self.server_optimizer)
         one_of(STEPS, steps=self.steps)
         one_of(SCHEDULES, lr_schedule=self.lr_schedule)
+        one_of(FAIRNESS, fairness=self.fairness)
 
     def _check_fit(self) -> None:
         """Refuse combinations that no proof covers, rather than warn about them."""
@@ -200,6 +203,11 @@ class Plan:
             self.scheme.check_prelude()
         if self.holdout is not None:
             self.scheme.check_held_out()
+        elif self.fairness == NOISY:
+            raise BadInput(
+                "fairness noisy compares clients on records that are held out, and the plan holds none out; say test "
+                "holdout=0.1, or leave fairness out."
+            )
         defences.build(self)  # an unknown name, or a setting that it does not have
 
     # ---- what follows from the fields ------------------------------------------------------------------------------------

@@ -183,3 +183,16 @@ def test_a_lost_answer_is_not_asked_for_again_with_secure_noise(hall, tmp_path):
     (tmp_path / "run" / "held_out.json").unlink()
     again_there = hall.train(plan(observer="server", secure=True), tmp_path / "run", resume=True)
     assert again_there.held_out is None and len(asked_of(tap)) == 1
+
+
+@pytest.mark.parametrize("scheme", ["local", "client"])
+def test_figures_between_clients_are_the_same_across_machines_and_cost_no_second_release(scheme, hall, tmp_path):
+    wanted, alone = plan(fairness="noisy", **SCHEMES[scheme]), EngineOptions(isolate_clients=True)
+    here = train(build("linear", (5,), 3), hall.federation, wanted, out=tmp_path / "here", options=alone)
+    tap = Tap(hall, "n1")
+    there = hall.train(wanted, tmp_path / "there")
+    assert there.held_out == here.held_out and there.held_out.between is not None
+    without = settle(wanted.replace(fairness="public"), here.terms.public)
+    assert there.epsilon == without.spent.epsilon and without.held_out == here.terms.held_out
+    (asked,) = asked_of(tap)
+    assert all(grants(hall, name) == [(0, 1)] for name in hall.names)

@@ -15,6 +15,7 @@ from sordino.cli.numbers import count, number
 from sordino.data.schema import TASKS
 from sordino.defences import DEFENCES
 from sordino.errors import BadInput, one_of
+from sordino.federation.held_out import FAIRNESS
 from sordino.federation.server import SCHEDULES, STEPS
 from sordino.plain import Json
 from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
@@ -59,6 +60,13 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
         str,
         None,
         "a public test file; holdout=0.1: a share of the records, never trained on, whose figures are released with noise; none",
+    ),
+    ("ignore", str, None, "columns of a table that are left out (names, numbers of rows, dates), with commas between"),
+    (
+        "fairness",
+        str,
+        FAIRNESS,
+        "how clients are compared: on public test splits; or noisy: on held-out records (--test holdout=0.1), with noise, charged",
     ),
     ("schema", str, None, "schema.toml: scale and meaning of columns; `sordino data describe` writes one"),
     ("task", str, TASKS, "what is predicted"),

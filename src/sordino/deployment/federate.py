@@ -24,11 +24,10 @@ from sordino.engines.flower.transport import SecureChannel
 from sordino.engines.flower.wire import Message
 from sordino.errors import BadInput
 from sordino.files import write_atomically
-from sordino.noisy_figures import Measure
 from sordino.plan import Plan
 from sordino.preparation import Released
 from sordino.privacy.ledger import Ledger
-from sordino.schemes import prelude
+from sordino.schemes import held_out, prelude
 from sordino.training import Progress, Result, train
 
 log = logging.getLogger("sordino.server")
@@ -132,8 +131,7 @@ def federate(
     model = build(plan.model, facts.shape if stages is None else stages.shape, facts.classes, plan.seed)
     again = resume and (out / "ledger.jsonl").exists()
     ask = None if stages is None else ask_prelude(put_prelude, terms, stages)
-    scale = None if facts.schema is None else facts.schema.scale
-    measure = None if terms.held_out is None else Measure(facts.task, federation.class_names, scale)
+    measure = None if terms.held_out is None else held_out.measure_for(terms, federation)
     result = train(
         model,
         federation,

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from sordino.data.check import Pair
     from sordino.federation.population import Federation
 
+FAIRNESS = PUBLIC, NOISY = (
+    "public",
+    "noisy",
+)  # what clients are compared on: public splits, or held-out records with noise
 _SOME = 4096  # rows of a memory-mapped file that are copied at a time
 
 
@@ -68,6 +72,11 @@ def _count(share: float, records: int, coins: np.random.Generator) -> int:
 
 def hold_out(federation: Federation, share: float, seed: int) -> Federation:
     """The population that is trained on; what is held out is its `held_out`, with the same clients."""
+    if federation.by_position:
+        raise BadInput(
+            "a held-out share is tested by the one class of a record, and these records have one at every position; give a "
+            "public test set, or test none."
+        )
     sizes = federation.declared_sizes()
     if sizes is None:
         raise BadInput(

@@ -64,7 +64,12 @@ def held_out(found: NoisyFigures) -> list[str]:
         naming = f"naming the middle: {found.mae_of_middle:.4g}"
         return [f"Held out   off by {found.mae:.4g} {where} (95%: {low:.4g} to {high:.4g}); {naming}"]
     guess = "" if found.majority is None else f"; always naming {found.majority_class}: about {found.majority:.1%}"
-    return [f"Held out   {found.accuracy:.1%} {where} (95%: {low:.1%} to {high:.1%}){guess}"]
+    said = [f"Held out   {found.accuracy:.1%} {where} (95%: {low:.1%} to {high:.1%}){guess}"]
+    if found.between is not None:
+        sd = "lost in the noise" if found.between.sd is None else f"{found.between.sd:.1%}"
+        least = "" if found.between.lowest is None else f", lowest {found.between.lowest:.1%}"
+        said.append(f"Clients    standard deviation of their accuracies {sd}{least}, with noise")
+    return said
 
 
 def figures(found: Figures) -> list[str]:

@@ -56,8 +56,24 @@ def held_out(run: Run) -> Safe | None:
         *_warnings(found),
         _table(_known(found) + rows, f"{found.get('tested', 0):,} {unit}"),
         _recalls(found),
+        _between(found),
         aria_labelledby="held-out",
     )
+
+
+def _between(found: Json) -> Safe | None:
+    """How far clients lie apart, where the plan asks for it."""
+    apart = found.get("between")
+    if not isinstance(apart, dict):
+        return None
+    sd = number(apart.get("sd"))
+    rows = [("Standard deviation of the clients' accuracies", "lost in the noise" if sd is None else percent(sd))]
+    known = [("Lowest, noise included", "lowest"), ("10th percentile, noise included", "tenth")]
+    rows += [(name, percent(value)) for name, key in known if (value := number(apart.get(key))) is not None]
+    noise = number(apart.get("noise"))
+    if noise is not None and "lowest" in apart:
+        rows.append(("Largest deviation of the noise in a client's accuracy", percent(noise)))
+    return _table(rows, f"{apart.get('clients', 0):,} clients")
 
 
 def _warnings(found: Json) -> list[Safe]:

@@ -24,7 +24,10 @@ import numpy as np
 
 from sordino.errors import BadInput, NotPrivate
 from sordino.federation import binding
+from sordino.federation.held_out import NOISY
 from sordino.files import write_atomically
+from sordino.noisy_figures import Measure
+from sordino.noisy_spread import Spreading
 from sordino.plain import Json
 from sordino.privacy.bounds import Flat
 from sordino.privacy.filter import Filter, NoBudget, ScheduleFilter
@@ -40,13 +43,21 @@ if TYPE_CHECKING:
     from torch import nn
 
     from sordino.federation.population import Federation
-    from sordino.noisy_figures import Measure, NoisyFigures
+    from sordino.noisy_figures import NoisyFigures
     from sordino.plan import Plan
 
 BOUND = Flat(1.0)
 LEDGER, FILE = "held_out.jsonl", "held_out.json"
 FORMAT = "sordino-held-out-1"
 Test = Callable[[Request, np.ndarray], Aggregate]  # has every client test these weights on its held-out records
+
+
+def measure_for(terms: Terms, federation: Federation) -> Measure:
+    """What the plan's test measures: the same at the server and at every holder. Refused if nothing bounds it."""
+    held, schema, spreading = terms.public.held_out, federation.schema, None
+    if terms.plan.fairness == NOISY and held is not None:
+        spreading = Spreading(str(terms.plan.unit), tuple(int(n) for n in held))
+    return Measure(federation.task, federation.class_names, None if schema is None else schema.scale, spreading)
 
 
 # ---- what is asked ---------------------------------------------------------------------------------------------------------
@@ -114,7 +125,7 @@ def contribute(
     """Add what one client's held-out records say of `model`, and its noise if it owes any, to `out`; the evidence of it."""
     from sordino.clients.alone import scores_alone
 
-    rows = measure.contributions(scores_alone(model, x), y)
+    rows = measure.contributions(scores_alone(model, x), y, client)
     return prelude.add(request, plan, [rows], client, len(y), "held-out", out)
 
 
@@ -192,6 +203,11 @@ def words(terms: Terms) -> tuple[str, ...]:
     what = f"{plan.holdout:.4g} of every client's records are held out: nothing is trained on them, and their places decide which they are."
     how = f"multiplier {z:.4g}, every tested {who} once, no sampling" if z else "without noise"
     said = [what, f"How good the model is on them: one release after the last round, {how}."]
+    if plan.fairness == NOISY:
+        apart = (
+            "the accuracy of every client" if plan.unit == Unit.EXAMPLE else "how far the clients' accuracies lie apart"
+        )
+        said.append(f"The same release tells {apart}.")
     if terms.proven and plan.unit == Unit.EXAMPLE:
         said.append(
             "A held-out record is exposed to this release alone, and any other record to the rest: epsilon is the larger of both."
