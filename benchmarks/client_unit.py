@@ -6,7 +6,7 @@
     python benchmarks/client_unit.py --page                       the table of docs/client_unit.md
 
 MNIST dealt out evenly to so many clients, every one of which is protected with all its records. Features are those of the recipe `frontier`
-with 100 filters, the private mean included in epsilon; the model is a linear head. A client takes one step on its records. Method
+with 50 filters, the private mean included in epsilon; the model is a linear head. A client takes one step on its records. Method
 dp-bandmf, 1 band (independent noise, Poisson-sampled clients: DP-FedAvg) and the number of bands that the planner finds best. The server's rate
 is the one at which the noise on a score is that of the recipe (`NOISE`), so that less noise allows larger steps. Nothing was tuned on these runs.
 """
@@ -32,7 +32,7 @@ from sordino.planning.bands import Choice, compare
 from sordino.verify.checking import check
 
 DATA, DELTA, ROUNDS, BOUND, MOMENTUM, NOISE = "mnist", 1e-5, 100, 0.3, 0.9, 1.0
-FILTERS = {"kind": "features", "blocks": [[100, 6, 1, 1.0, 4, 1, 0]], "damped": 100, "share": 0.03}
+FILTERS = {"kind": "features", "blocks": [[50, 6, 1, 1.0, 4, 1, 0, 2]], "damped": 50, "share": 0.03}
 # (clients, cohort, epsilon): the most telling first
 CELLS = [
     (10_000, 200, 4.0),
