@@ -138,8 +138,10 @@ def pictures(clients: int = 3) -> Federation:
         {"method": "dp-fedavg", "defence": "censor", "options": {"censor_trials": 3}},
         {"method": "adact", "personal": "fc2"},
         {"method": "fed-dpa", "observer": "server", "sampling": "fixed"},
+        {"method": "fed-dpa"},
+        {"method": "fed-dpa", "observer": "public"},
     ],
-    ids=["soteria", "censor", "own layers", "fed-dpa"],
+    ids=["soteria", "censor", "own layers", "fed-dpa, every message", "fed-dpa, sums", "fed-dpa, models"],
 )
 def test_defences_and_personal_models_at_holders(settings, tmp_path):
     """The same model, and what a client keeps for itself lies at the holder and nowhere else."""
