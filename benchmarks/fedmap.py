@@ -2,23 +2,26 @@
 
     python benchmarks/fedmap.py loop            spent budget round by round, for epsilon 1, 2 and 5
     python benchmarks/fedmap.py table3          lambda and beta (certified, and what the published variant claims)
-    python benchmarks/fedmap.py table4          participation rates, under both readings of the paper's noise
-    python benchmarks/fedmap.py readings        the same readings without the network: fixed C, sigma 2.36
+    python benchmarks/fedmap.py table4          participation rates, under both readings of the paper's noise, with and without MetaNet
+    python benchmarks/fedmap.py participation   the same rates, certified
+    python benchmarks/fedmap.py readings        both readings without the network: sigma 2.36 at three bounds
+    python benchmarks/fedmap.py scales          MetaNet's C and sigma times other constants: where the loop runs away
     python benchmarks/fedmap.py compare         against a fixed (C, z) at the same certified epsilon, three seeds
     python benchmarks/fedmap.py ablations       without pre-training, without feedback, without the network
     python benchmarks/fedmap.py ledger          a round of heterogeneous spending at 1,000 and 1,000,000 clients
     python benchmarks/fedmap.py controller      time of one decision
 
-`--full` takes the paper's 150 rounds of three local epochs (hours on two cores); the default is a small form of 20 rounds of one. A
-line of JSON for each run goes to `--out` (default results/fedmap.jsonl) and is not run again if it is there. `--page` puts the
-tables on docs/fedmap.md.
+`--full` takes the paper's 150 rounds of three local epochs (hours on two cores); the default is a small form of 20 rounds of one, and
+`--short` one of 10 rounds of three. A line of JSON for each run goes to `--out` (default results/fedmap.jsonl) and is not run again if it
+is there; `--cell` runs one cell of a table (for instance `--cell "20 sum fixed"`). `--page` puts the tables on docs/fedmap.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-import tempfile
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +47,7 @@ BASE: dict[str, Any] = {
     "lr": 0.4,
 }
 SMALL: dict[str, Any] = {"rounds": 20, "local_epochs": 1}
+SHORT: dict[str, Any] = {"rounds": 10, "local_epochs": 3, "lr": 0.1}
 FULL: dict[str, Any] = {"rounds": 150, "local_epochs": 3, "lr": 0.1}
 WEIGHTS = (0.01, 0.1, 0.5, 1.0)  # of table 3
 FIXED = {"method": "dp-fedavg"}
@@ -51,6 +55,10 @@ FIXED = {"method": "dp-fedavg"}
 PUBLISHED: dict[str, Any] = {"variant": "published", "lr": 0.01, "sampling": "fixed"}
 PAPER4 = {10: "78.2% at 1.04", 20: "79.4% at 3.57", 30: "80.1% at 7.71"}
 SIGMA = 2.36  # at which the paper's accountant prints 1.04 for cohorts of 10 over 150 rounds
+# The readings of the noise, and what sets C and sigma; in the order of their value, for runs that are cut short.
+READINGS = {"sum": {}, "mean": {"on_sum": 0}}
+CONTROLLERS: dict[str, dict[str, Any]] = {"MetaNet": {}, "fixed": {"bound": 20.0, "options": {"sigma": SIGMA}}}
+SCALES = ((1, 1), (40, 1), (40, 10), (40, 50), (10, 40))  # times what the shipped MetaNet proposes
 ABLATIONS: dict[str, dict[str, Any]] = {
     "FedMAP": {},
     "without pre-training": {"options": {"pretrained": 0}},
@@ -63,31 +71,41 @@ ABLATIONS: dict[str, dict[str, Any]] = {
 class Study:
     """Runs plans, once each."""
 
-    def __init__(self, form: dict[str, Any], out: Path, workers: int = 0, only_done: bool = False) -> None:
-        self.form, self.out, self.workers, self.only_done = form, out, workers, only_done
+    def __init__(
+        self, form: dict[str, Any], out: Path, workers: int = 0, only_done: bool = False, only: str | None = None
+    ) -> None:
+        self.form, self.out, self.workers, self.only_done, self.only = form, out, workers, only_done, only
         self.done: dict[str, dict[str, Any]] = {}
         if out.exists():
             self.done = {row["key"]: row for row in map(json.loads, out.read_text().splitlines())}
 
-    def cell(self, **changes: Any) -> str:
-        """Accuracy and claimed epsilon of a published run; with `only_done`, what is not there yet is not run."""
-        if self.only_done and json.dumps(BASE | self.form | changes, sort_keys=True) not in self.done:
-            return "not run"
-        row = self.run(**changes)
-        return f"{row['accuracy']:.1%} at {row['epsilon_claimed']:.4g}"
+    def cell(self, name: str, **changes: Any) -> str:
+        """Accuracy and claimed epsilon of a published run."""
+        row = self.found(name, **changes)
+        return "not run" if row is None else f"{row['accuracy']:.1%} at {row['epsilon_claimed']:.4g}"
+
+    def found(self, name: str, **changes: Any) -> dict[str, Any] | None:
+        """With `only_done`, or `only` another cell, what is not there yet is not run."""
+        there = json.dumps(BASE | self.form | changes, sort_keys=True) in self.done
+        if not there and (self.only_done or self.only not in (None, name)):
+            return None
+        return self.run(**changes)
 
     def run(self, **changes: Any) -> dict[str, Any]:
         settings = BASE | self.form | changes
         key = json.dumps(settings, sort_keys=True)
         if key not in self.done:
-            self.done[key] = {"key": key, **_run(settings, self.workers)}
+            place = self.out.with_suffix("") / hashlib.sha256(key.encode()).hexdigest()[:16]
+            self.done[key] = {"key": key, **_run(settings, self.workers, place)}
             self.out.parent.mkdir(parents=True, exist_ok=True)
             with self.out.open("a") as file:
                 file.write(json.dumps(self.done[key]) + "\n")
+            shutil.rmtree(place)
         return self.done[key]
 
 
-def _run(settings: dict[str, Any], workers: int) -> dict[str, Any]:
+def _run(settings: dict[str, Any], workers: int, place: Path) -> dict[str, Any]:
+    """A run that was cut off goes on in its folder; the seconds are then those since."""
     from sordino.assembly import assemble
     from sordino.engines import EngineOptions
     from sordino.plan import Plan
@@ -95,10 +113,9 @@ def _run(settings: dict[str, Any], workers: int) -> dict[str, Any]:
 
     model, federation, plan = assemble(Plan(**settings))
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        speed = EngineOptions(workers=workers, evaluate_every=plan.rounds)
-        result = train(model, federation, plan, out=Path(folder) / "run", options=speed)
-        told = result.to_json()
+    speed = EngineOptions(workers=workers, evaluate_every=plan.rounds)
+    result = train(model, federation, plan, out=place, resume=(place / "checkpoint").exists(), options=speed)
+    told = result.to_json()
     rows = result.metrics
     return {
         "accuracy": result.accuracy,
@@ -141,24 +158,53 @@ def table3(study: Study) -> Table:
 
 
 def table4(study: Study) -> Table:
-    yield "| participation | the paper | noise on the sum | noise on the mean | certified |"
-    yield "|---|---|---|---|---|"
+    heads = [f"{controller}, noise on the {reading}" for reading in READINGS for controller in CONTROLLERS]
+    yield f"| participation | the paper | {' | '.join(heads)} |"
+    yield "|---|---|" + "---|" * len(heads)
     for cohort, paper in PAPER4.items():
-        on_sum = study.cell(cohort=cohort, **PUBLISHED)
-        on_mean = study.cell(cohort=cohort, **PUBLISHED, options={"on_sum": 0})
-        certified = study.run(cohort=cohort)
-        proven = f"{certified['accuracy']:.1%} at {certified['epsilon']:g}, proven"
-        yield f"| {cohort / 100:g} | {paper} | {on_sum} | {on_mean} | {proven} |"
+        cells = [
+            study.cell(f"{cohort} {reading} {controller}", cohort=cohort, **_published(reading, controller))
+            for reading in READINGS
+            for controller in CONTROLLERS
+        ]
+        yield f"| {cohort / 100:g} | {paper} | {' | '.join(cells)} |"
+
+
+def _published(reading: str, controller: str, **options: float) -> dict[str, Any]:
+    settings = PUBLISHED | CONTROLLERS[controller]
+    options = READINGS[reading] | settings.get("options", {}) | options
+    return settings | ({"options": options} if options else {})
+
+
+def participation(study: Study) -> Table:
+    yield "| participation | accuracy | epsilon | even z |"
+    yield "|---|---|---|---|"
+    for cohort in PAPER4:
+        row = study.run(cohort=cohort)
+        yield f"| {cohort / 100:g} | {row['accuracy']:.1%} | {row['epsilon']:g} | {row['even']:.2f} |"
 
 
 def readings(study: Study) -> Table:
     yield "| C | noise on the sum | noise on the mean |"
     yield "|---|---|---|"
-    for bound in (1.0, 5.0, 20.0):
-        sigma = {"sigma": SIGMA}
-        on_sum = study.cell(bound=bound, **PUBLISHED, options=sigma)
-        on_mean = study.cell(bound=bound, **PUBLISHED, options=sigma | {"on_sum": 0})
-        yield f"| {bound:g} | {on_sum} | {on_mean} |"
+    for bound in (20.0, 5.0, 1.0):
+        cells = [study.cell(f"{bound:g} {one}", **(_published(one, "fixed") | {"bound": bound})) for one in READINGS]
+        yield f"| {bound:g} | {' | '.join(cells)} |"
+
+
+def scales(study: Study) -> Table:
+    yield "| bound_scale, sigma_scale | C of rounds 1, 2, 5, 10 | sigma of the same rounds | accuracy and claim |"
+    yield "|---|---|---|---|"
+    settings = {f"{b:g}, {s:g}": _published("sum", "MetaNet", bound_scale=b, sigma_scale=s) for b, s in SCALES}
+    settings["1, 1"] = _published("sum", "MetaNet")
+    settings["no network, hardly any noise"] = _published("sum", "fixed", sigma=0.05)
+    for name, chosen in settings.items():
+        row = study.found(name, **chosen)
+        if row is None:
+            yield f"| {name} | not run | | |"
+            continue
+        each = (" ".join(f"{row[key][t - 1]:.2g}" for t in (1, 2, 5, 10)) for key in ("bounds", "multipliers"))
+        yield f"| {name} | {' | '.join(each)} | {study.cell(name, **chosen)} |"
 
 
 def compare(study: Study) -> Table:
@@ -236,13 +282,18 @@ def _milliseconds(call: Any, clock: Any = time.perf_counter, times: int = 20) ->
     return 1e3 * float(np.median(taken)) if clock is time.perf_counter else 1e3 * sum(taken) / times
 
 
-TABLES = {f.__name__: f for f in (loop, table3, table4, readings, compare, ablations, ledger, controller)}
+TABLES = {
+    f.__name__: f
+    for f in (loop, table3, table4, participation, readings, scales, compare, ablations, ledger, controller)
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=[*TABLES, "all"])
     parser.add_argument("--full", action="store_true", help="the paper's rounds and epochs")
+    parser.add_argument("--short", action="store_true", help="10 rounds of the paper's three local epochs")
+    parser.add_argument("--cell", help="run one cell of a table, by name, and nothing else that is not in --out yet")
     parser.add_argument("--rounds", type=int, help="another number of rounds")
     parser.add_argument("--seed", type=int, help="another seed (where a table does not go through several)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "fedmap.jsonl")
@@ -250,13 +301,13 @@ def main() -> None:
     parser.add_argument("--done", action="store_true", help="run nothing that is not in --out yet (published columns)")
     parser.add_argument("--page", action="store_true", help="put the tables on docs/fedmap.md")
     args = parser.parse_args()
-    form = dict(FULL if args.full else SMALL)
+    kind = "full" if args.full else "short" if args.short else "small"
+    form = dict({"full": FULL, "short": SHORT, "small": SMALL}[kind])
     if args.rounds:
         form["rounds"] = args.rounds
     if args.seed is not None:
         form["seed"] = args.seed
-    study = Study(form, args.out, args.workers, args.done)
-    kind = "full" if args.full else "small"
+    study = Study(form, args.out, args.workers, args.done, args.cell)
     for name in TABLES if args.table == "all" else [args.table]:
         print(f"\n{name} ({kind} form, {form['rounds']} rounds)\n", flush=True)
         lines = []

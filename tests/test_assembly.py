@@ -78,7 +78,7 @@ def test_a_published_run_is_set_as_its_paper_and_says_where_not():
     other = resolved(method="adact", variant="published", unit="example")
     assert (other.unit, other.observer) == ("example", "secagg-server")
     said = other.method_spec.departures(other)
-    assert said[0] == "unit is example; the paper has client." and len(said) == 3
+    assert said[0] == "unit is example; the paper has client." and len(said) == 2
     assert not any("update" in reason for reason in other.method_spec.reasons_in(other))
     assert resolved(method="adact").method_spec.departures(resolved(method="adact")) == ()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sordino import recipes
 from sordino.data.ingest import SUFFIXES, Source
 from sordino.data.schema import CLASSIFICATION
+from sordino.data.schema_file import load_schema
 from sordino.data.sets import ENTRIES, status, unknown
 from sordino.errors import BadInput
 from sordino.federation.held_out import hold_out
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 # Plain that say which population there is; the others say what is done with it.
 POPULATION = (
     *("data", "clients", "partition", "alpha", "classes", "seed", "partition_seed"),
-    *("client_column", "label", "test", "schema", "task"),
+    *("client_column", "label", "test", "schema", "ignore", "task"),
 )
 
 
@@ -112,7 +113,16 @@ def everyone(plan: Plan) -> Federation:
     if not path.exists():
         looks = "/" in plan.data or path.suffix in SUFFIXES
         raise BadInput(f"there is no file or folder {plan.data!r}: check the path.") if looks else unknown(plan.data)
-    source = Source(plan.data, plan.client_column, plan.label, plan.test, plan.schema, told_task(plan), plan.classes)
+    source = Source(
+        plan.data,
+        plan.client_column,
+        plan.label,
+        plan.test,
+        plan.schema,
+        told_task(plan),
+        plan.classes,
+        plan.ignore,
+    )
     return Federation.from_source(source, plan.partition, plan.clients, plan.alpha, seed)
 
 
@@ -175,7 +185,7 @@ def told_task(plan: Plan) -> str | None:
 
 
 def _nothing_of_tables(plan: Plan) -> None:
-    for name in ("client_column", "label", "test", "schema"):
+    for name in ("client_column", "label", "test", "schema", "ignore"):
         if (value := getattr(plan, name)) is not None and not (name == "test" and plan.holdout is not None):
             raise BadInput(
                 f"{name} {value!r} is about tables of your own, and {plan.data} is a data set: leave it out."
@@ -183,12 +193,21 @@ def _nothing_of_tables(plan: Plan) -> None:
 
 
 def _with_owners(given: Plain) -> Plain:
-    """Data whose records have owners is dealt out by them, unless a partition was given."""
+    """Data whose records have owners is dealt out by them, unless a partition was given. Without classes all are dealt alike."""
+    if given.get("partition") is None and _task_of(given) != CLASSIFICATION:
+        return {**given, "partition": "iid"}
     entry = ENTRIES.get(str(given.get("data", "")))
     if entry is None or not entry.natural or given.get("partition") is not None:
         return given
     known = {"clients": entry.owners} if entry.owners and status(entry.name).present == "no" else {}
     return {**known, **given, "partition": "natural"}
+
+
+def _task_of(given: Plain) -> str:
+    """As it was given, or as the schema says."""
+    if given.get("task") is not None or given.get("schema") is None:
+        return str(given.get("task") or CLASSIFICATION)
+    return load_schema(str(given["schema"])).task
 
 
 def _named(given: Plain) -> Federation:

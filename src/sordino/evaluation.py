@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
+from sordino.data.dataset import NO_LABEL
 from sordino.data.schema import CLASSIFICATION, MULTI_LABEL, Scale
 
 NAME = "evaluation.json"
@@ -53,7 +54,14 @@ class Figures:
 
 
 def evaluate(scores: np.ndarray, y: np.ndarray, task: str, names: Sequence[str], scale: Scale | None = None) -> Figures:
-    """`scores`: what the model gives for each example; `y`: labels as the loss takes them."""
+    """`scores`: what the model gives for each example; `y`: labels as the loss takes them.
+
+    Of sequences with a label at every position each labelled position counts like an example of its own.
+    """
+    if task == CLASSIFICATION and np.ndim(y) > 1:
+        known = np.asarray(y) != NO_LABEL
+        found = _classes(np.asarray(scores[known], np.float64), np.asarray(y)[known], names, "positions")
+        return replace(found, examples=len(y))
     scores = np.asarray(scores, np.float64)
     if task == CLASSIFICATION:
         return _classes(scores, np.asarray(y), names)
@@ -66,7 +74,7 @@ def probabilities(scores: np.ndarray) -> np.ndarray:
     return shifted / shifted.sum(1, keepdims=True)
 
 
-def _classes(scores: np.ndarray, y: np.ndarray, names: Sequence[str]) -> Figures:
+def _classes(scores: np.ndarray, y: np.ndarray, names: Sequence[str], each_one: str = "examples") -> Figures:
     k = len(names)
     guess = scores.argmax(1)
     counts = np.zeros((k, max(k, scores.shape[1])), np.int64)
@@ -88,7 +96,7 @@ def _classes(scores: np.ndarray, y: np.ndarray, names: Sequence[str]) -> Figures
         )
     elif accuracy <= majority:
         said.append(
-            f"the model is right in {accuracy:.1%} of the test examples, and always naming {names[commonest]} would be in {majority:.1%}."
+            f"the model is right in {accuracy:.1%} of the test {each_one}, and always naming {names[commonest]} would be in {majority:.1%}."
         )
     return Figures(
         CLASSIFICATION,

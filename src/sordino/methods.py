@@ -91,11 +91,14 @@ class Method:
     reasons: tuple[str, ...] = ()
     # The reasons as they are true of one published run, whose unit, noise or sampling may not be the paper's; None: `reasons`.
     reasons_of: Callable[[Plan], tuple[str, ...]] | None = None
+    source: str = "the paper"  # where the setting was read
     # What of the source was read, where that is less than its text: what is published here is then a guess, and says so.
     guess: str = ""
     defaults: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     # Settings that the paper fixes, each with the values that it uses; the first is the default of the published variant.
     paper_setting: Mapping[str, tuple[object, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    # Where every published run here differs from the paper, as far as it is true of a plan.
+    differs: Callable[[Plan], tuple[str, ...]] = lambda plan: ()
     # Relative multipliers of T rounds, for methods that spend unevenly by a public schedule.
     schedule: Callable[[Plan], list[float]] | None = None
     # (plan, multiplier[, sampling rate, releases]) -> the epsilon that the paper would print; None: the proven one.
@@ -124,15 +127,22 @@ class Method:
         return first
 
     def departures(self, plan: Plan) -> tuple[str, ...]:
-        """Where a published run is set otherwise than its paper."""
-        if plan.variant != Variant.PUBLISHED:
+        """Where a published run is not the paper's: what no run here does, and what this one is set to."""
+        if plan.variant != Variant.PUBLISHED and self.private:
             return ()
-        chosen = {name: getattr(plan, name) for name in self.paper_setting}
-        return tuple(
-            f"{name} is {chosen[name]}; the paper has {' or '.join(map(str, values))}."
-            for name, values in self.paper_setting.items()
+        settings = self.paper_setting
+        if "unit" in settings and plan.unit not in settings["unit"]:
+            settings = {name: settings[name] for name in ("unit", "observer") if name in settings}
+        elif plan.cohort_size == plan.clients and (plan.unit == Unit.CLIENT or "fixed" in settings.get("sampling", ())):
+            # All clients take part, however they are drawn.
+            settings = {name: values for name, values in settings.items() if name != "sampling"}
+        chosen = {name: getattr(plan, name) for name in settings}
+        otherwise = (
+            f"{name} is {chosen[name]}; {self.source} has {' or '.join(map(str, values))}."
+            for name, values in settings.items()
             if chosen[name] not in values
         )
+        return (*self.differs(plan), *otherwise)
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -196,6 +206,7 @@ TABLE = (
         units=(Unit.CLIENT,),
         reasons=("Updates are averaged without clipping or noise.",),
         defaults={"unit": "client", "observer": "public", "sampling": "fixed", "weights": "size"},
+        paper_setting={"sampling": ("fixed",), "weights": ("size",), "optimizer": ("sgd",)} | PLAIN_STEPS,
         private=False,
     ),
     Method(
@@ -203,7 +214,8 @@ TABLE = (
         "McMahan et al. 2018, Learning differentially private recurrent language models",
         fixed.certified,
         mechanisms=EITHER,
-        paper_setting=AT_SERVER | {"sampling": ("poisson",)},
+        paper_setting=AT_SERVER | {"sampling": ("poisson",), "optimizer": ("sgd",), "mechanism": GAUSSIAN},
+        differs=fixed.differs,
     ),
     Method(
         "adact",
@@ -235,6 +247,7 @@ TABLE = (
         claim=claims.rdp,
         reasons_of=dp_fedagnc.reasons_of,
         guess=dp_fedagnc.GUESS,
+        source="DP-FedACN",
         paper_setting=AT_CLIENTS,
     ),
     Method(
@@ -243,7 +256,8 @@ TABLE = (
         dp_fedamvc.certified,
         mechanisms=EITHER,
         guess=dp_fedamvc.GUESS,
-        paper_setting=AT_CLIENTS,
+        source="DP-FedACN",
+        paper_setting=AT_CLIENTS | {"mechanism": GAUSSIAN},
     ),
     Method(
         "dp-fedddc",
@@ -261,6 +275,7 @@ TABLE = (
         dp_fedggc.certified,
         dp_fedggc.published,
         guess=dp_fedggc.GUESS,
+        source="DP-FedACN",
         paper_setting=AT_CLIENTS,
     ),
     Method(
@@ -282,6 +297,7 @@ TABLE = (
         quantile.certified,
         quantile.published,
         paper_setting=AT_SERVER | {"sampling": ("poisson",), "weights": ("uniform",)},
+        differs=quantile.differs,
     ),
     Method(
         "geyer",
@@ -292,6 +308,7 @@ TABLE = (
         claim=claims.moments,
         reasons_of=geyer.reasons_of,
         paper_setting=AT_SERVER | {"sampling": ("fixed",), "weights": ("uniform",)} | PLAIN_STEPS,
+        differs=geyer.differs,
     ),
     Method(
         "adaclip",
@@ -329,15 +346,11 @@ TABLE = (
         units=(Unit.CLIENT,),
         published_observers=(Observer.PUBLIC, Observer.SECAGG_SERVER),
         reasons=fed_dpa.REASONS,
-        defaults={
-            "unit": "client",
-            "rounds": 15,
-            "local_epochs": 2,
-            "batch_size": 16,
-            "optimizer": "adam",
-            "lr": 1e-3,
-            "bound": 0.5,
-        },  # fmt: skip
+        reasons_of=fed_dpa.reasons_of,
+        defaults={"unit": "client", **{name: values[0] for name, values in fed_dpa.PUBLIC_CODE.items()}},
+        source="the public code",
+        paper_setting=fed_dpa.PUBLIC_CODE,
+        differs=fed_dpa.differs,
         schedule=fed_dpa.schedule,
         claim=claims.rdp,
         provable_as_published=lambda plan: True,
@@ -361,7 +374,9 @@ TABLE = (
             "local_epochs": (3, 8, 5),
             "batch_size": (64, 4),
             "lr": (0.01, 0.001, 0.1),
+            "optimizer": ("sgd",),
         },
+        differs=fedmap.differs,
         scheme=FedMapScheme,
     ),
 )

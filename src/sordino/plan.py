@@ -76,6 +76,7 @@ class Plan:
     test: str | None = None  # a public test file; holdout=0.1: a share of the records, tested on with noise; none
     fairness: str = "public"  # figures between clients: on public splits, or noisy: on held-out records, with noise
     schema: str | None = None  # schema.toml
+    ignore: str | None = None  # columns that are left out, with commas between
     task: str = "classification"
     # how records become model input, and the statistics asked for that before round 1; empty: as they are
     prepare: Given[Plain, str] = given(field(default_factory=lambda: MappingProxyType({})))

@@ -11,7 +11,7 @@ import sordino  # noqa: E402
 from sordino import BadInput, EngineOptions, Federation, Plan, train  # noqa: E402
 
 HERE = EngineOptions("in-process")
-PLAN = {"method": "dp-fedavg", "epsilon": 50.0, "rounds": 30, "batch_size": 60, "lr": 0.02, "server_optimizer": "adam"}
+PLAN = {"method": "dp-fedavg", "epsilon": 50.0, "rounds": 10, "batch_size": 60, "lr": 0.05, "server_optimizer": "adam"}
 
 
 def sentences(n, seed):

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import small_files
 
-from sordino.data import shakespeare
+from sordino.data import shakespeare, speeches
+from sordino.data.dataset import NO_LABEL
+from sordino.data.partition import split
+from sordino.errors import BadInput
 from sordino.federation.population import Federation
 
 
@@ -68,3 +71,41 @@ def test_training_and_test_share_no_text(plays):
     said = len(shakespeare.encode("\n".join(shakespeare.roles("ACT I.\n\n" + "\n".join(pieces))["ROLE"])))
     # With stride 1 a text of n characters has n - 80 windows; both parts together lose one window's length more.
     assert len(data.y) + len(data.test_y) == said - 160
+
+
+def test_a_speech_is_asked_for_character_by_character():
+    (x, y), (more_x, more_y) = speeches.cut("ab" * 45)
+    assert x[0] == shakespeare.START and shakespeare.decode(x) == ("ab" * 40)[:79]
+    assert shakespeare.decode(y) == "ab" * 40  # the character after each
+    assert shakespeare.decode(more_x) == "b" + "ab" * 5  # it goes on with the character that was asked for last
+    known = more_y != NO_LABEL
+    assert (
+        more_y[known][-1] == shakespeare.END and known.sum() == 91 - 80
+    )  # 90 characters and END are asked for, once each
+    assert (more_x[~known] == shakespeare.PAD).all()
+
+
+def test_so_many_speeches_as_evenly_as_they_come(plays):
+    assert speeches.fill(np.array([5, 1, 9]), 8).tolist() == [4, 1, 3] and speeches.fill(
+        np.array([2, 3]), 9
+    ).tolist() == [2, 3]
+    text = "ACT I.\n\n" + "".join(f"ROLE {r}.\n{'word ' * (20 + i)}\n\n" for r in "AB" for i in range(10))
+    data = speeches.federation({"one": text}, train=9, test=3)
+    assert (
+        data.notes["speeches"] == 9
+        and data.notes["test_speeches"] == 3
+        and data.group_names == ("one: ROLE A", "one: ROLE B")
+    )
+    starts = [(x[:, 0] == shakespeare.START) for x in (data.x, data.test_x)]
+    assert [int(s.sum()) for s in starts] == [9, 3]
+    assert np.bincount(data.groups[starts[0]]).tolist() == [5, 4] and np.bincount(
+        data.test_groups[starts[1]]
+    ).tolist() == [2, 1]
+    assert data.y.shape == data.x.shape and data.y.min() == NO_LABEL and data.x.min() == shakespeare.PAD
+    federation = Federation.from_dataset(data, "natural")
+    assert federation[0][1].dtype == np.int64 and federation[0][1].shape[1] == 80
+    with pytest.raises(
+        BadInput, match="a label at every position, so that dirichlet has no one label to skew: choose iid or natural."
+    ):
+        split(data, "dirichlet", clients=2)
+    assert Federation.from_dataset(data, "iid", 3).clients == 3

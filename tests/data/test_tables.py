@@ -197,3 +197,30 @@ def test_a_very_wide_table_is_read(tmp_path):
     rows = [",".join(["0.5"] * 20_000 + [str(k % 2)]) for k in range(4)]
     write(tmp_path / "wide.csv", "\n".join([",".join([*names, "label"]), *rows]) + "\n")
     assert Federation.from_folder(tmp_path).input_shape == (20_000,)
+
+
+def test_columns_are_left_out_by_name_and_dates_are_called_so(tmp_path):
+    text = "day,name,a,label\n2024-01-01,x,1,0\n2024-01-02,y,2,1\n"
+    write(tmp_path / "t.csv", text)
+    with pytest.raises(
+        BadInput, match=r"column 'day', holds a date, not a number: leave the column out \(--ignore day\)"
+    ):
+        Federation.from_file(tmp_path / "t.csv", clients=1)
+    federation = Federation.from_file(tmp_path / "t.csv", clients=1, ignore=["day", "name"])
+    assert federation.schema.inputs == ("a",) and federation.origin.settings()["ignore"] == "day,name"
+    for wrong, sentence in (("id", "no column 'id' to ignore"), ("label", "is the label or the client")):
+        with pytest.raises(BadInput, match=sentence):
+            Federation.from_file(tmp_path / "t.csv", label="label", clients=1, ignore=["day", wrong])
+    write(tmp_path / "mixed.csv", "a,label\n1,1.5\n2,two\n")
+    with pytest.raises(BadInput, match="mix words and numbers that are not whole"):
+        Federation.from_file(tmp_path / "mixed.csv", clients=1)
+
+
+def test_a_regression_without_owners_is_dealt_out_alike(tmp_path):
+    from sordino.assembly import prepare
+
+    write(tmp_path / "t.csv", "a,price\n" + "".join(f"{k},{k / 2}\n" for k in range(40)))
+    _, federation, plan, _ = prepare(
+        {"data": str(tmp_path / "t.csv"), "task": "regression", "clients": 4, "test": "none"}
+    )
+    assert plan.partition == "iid" and federation.sizes.tolist() == [10] * 4

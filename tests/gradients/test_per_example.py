@@ -24,7 +24,7 @@ def _loop(model: nn.Module, x, y, loss=None) -> np.ndarray:
     """The slow, obvious version: rows of gradients in the flat order."""
     model = copy.deepcopy(model)
     flat = Flat(model)
-    loss = loss or (lambda out, y: F.cross_entropy(out, y, reduction="none"))
+    loss = loss or (lambda out, y: F.cross_entropy(out.flatten(0, -2), y.flatten(), ignore_index=-1))
     rows = []
     for i in range(len(x)):
         flat.grad.zero_()
@@ -103,7 +103,7 @@ def _model(name: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
         x, m = torch.randn(n, 2, 64, generator=g), models.build(name, (2, 64), 3, seed=1)
     elif name == "linear":
         x, m = torch.randn(n, 4, 5, generator=g), models.build(name, (4, 5), 3, seed=1)
-    elif name == "char-lstm":
+    elif name in ("char-lstm", "char-lstm-all"):
         x, m = torch.randint(0, 13, (n, 9), generator=g), models.build(name, (9,), 13, seed=1)
     elif name == "resnet18":
         x, m = torch.randn(n, 3, 8, 8, generator=g), models.build(name, (3, 8, 8), 3, seed=1)
@@ -118,12 +118,17 @@ def _model(name: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
             torch.manual_seed(1)
             m = Sequences(bidirectional == "bi", first == "first", last == "end")
         x = torch.randint(0, 11, (n, 7), generator=g)
+    if name == "char-lstm-all":  # a label at every position, the last of some have none
+        y = torch.randint(0, 13, (n, 9), generator=g)
+        y[1, 3:], y[4, 8:] = -1, -1
+        return m, x, y
     classes = 13 if name == "char-lstm" else 3
     return m, x, torch.randint(0, classes, (n,), generator=g)
 
 
 SEQUENCES = ["seq-bi-first-end", "seq-uni-time-end", "seq-uni-first-start"]
-FAMILIES = ["linear", "lenet", "cnn-mnist", "cnn-cifar", "cnn-cifar-acn", "cnn-rail", "char-lstm", "resnet18", "tiny"]
+FAMILIES = ["linear", "lenet", "cnn-mnist", "cnn-cifar", "cnn-cifar-acn", "cnn-rail", "char-lstm", "char-lstm-all"]
+FAMILIES += ["resnet18", "tiny"]
 
 
 @pytest.mark.parametrize("prefer", ["mixed", "ghost", "direct"])

@@ -20,12 +20,13 @@ CASES = [
     ("cnn-cifar-acn", (3, 32, 32), 100, 16 * 76 + 32 * 401 + 256 * 801 + 128 * 257 + 100 * 129),
     ("cnn-rail", (1, 500), 2, 16 * 8 + 32 * 113 + 64 * (32 * 31 + 1) + 2 * 65),
     ("char-lstm", (80,), 80, 80 * 8 + 4 * 256 * (8 + 256 + 2) + 4 * 256 * (512 + 2) + 80 * 257),
+    ("char-lstm-all", (80,), 90, 90 * 8 + 4 * 256 * (8 + 256 + 2) + 4 * 256 * (512 + 2) + 90 * 257),
     ("resnet18", (3, 32, 32), 10, 11_173_962),
 ]
 
 
 def _batch(name, shape, classes, n=2):
-    if name == "char-lstm":
+    if name.startswith("char-lstm"):
         return torch.randint(0, classes, (n, *shape))
     return torch.randn(n, *shape)
 
@@ -39,7 +40,9 @@ def test_shape_size_and_determinism(name, shape, classes, count):
     check(net)
     assert not list(net.buffers())
     out = net(_batch(name, shape, classes))
-    assert out.shape == (2, classes) and torch.isfinite(out).all()
+    assert (
+        out.shape == ((2, *shape, classes) if name == "char-lstm-all" else (2, classes)) and torch.isfinite(out).all()
+    )
     torch.rand(5)
     same, other = models.build(name, shape, classes, seed=3), models.build(name, shape, classes, seed=4)
     assert all(torch.equal(p, q) for p, q in zip(net.parameters(), same.parameters()))

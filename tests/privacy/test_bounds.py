@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sordino.errors import BadInput
-from sordino.privacy.bounds import L1, Automatic, Coordinates, Flat, Grouped, from_json
+from sordino.privacy.bounds import L1, Automatic, Coordinates, EvenlyNoised, Flat, Grouped, from_json
 from sordino.privacy.mechanisms import FixedPoint
 from sordino.privacy.randomness import stream
 from sordino.privacy.vocabulary import Relation
@@ -22,6 +22,7 @@ BOUNDS = [
     Grouped((2, 4), (0.3, 0.9)),
     L1(0.7),
     Coordinates(np.linspace(-1, 1, D), np.linspace(0.1, 2, D)),
+    EvenlyNoised((2, 4), (0.3, 0.9)),
 ]
 ids = [b.kind for b in BOUNDS]
 
@@ -218,3 +219,12 @@ def test_other_bad_input(build):
 
 def test_numpy_scalars_are_taken():
     assert Flat(np.float32(0.5)).to_json() == {"kind": "flat", "bound": 0.5} and isinstance(Flat(1).bound, float)
+
+
+def test_even_noise_is_that_of_a_flat_bound_of_the_joint_length():
+    bound = EvenlyNoised((3, 5), (0.6, 0.8))
+    assert bound.size == pytest.approx(1.0) and bound.std(1.5) == pytest.approx(np.full(8, Flat(1.0).std(1.5)))
+    far = bound.clip(np.full(8, 1e6))
+    assert (
+        np.linalg.norm(far[:3]) == pytest.approx(0.6) and np.linalg.norm(far) <= 1.0
+    )  # as near to the bound as one can come

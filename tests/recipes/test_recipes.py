@@ -23,6 +23,7 @@ WAYS = [{}, {"unit": "client"}, {"observer": "server"}, {"method": "fedavg"}, {"
         (PublicFacts(800, 10, (12,), 2), 4.0, "table-linear"),
         (TABLE, 1.0, "mlp"),
         (PublicFacts(800, 10, (80,), 80, tokens=True), 4.0, "char-lstm"),
+        (PublicFacts(800, 10, (80,), 90, tokens=True, positions=True), 4.0, "char-lstm-all"),
     ],
 )
 def test_the_network_follows_the_shape(facts, epsilon, model):

@@ -1,9 +1,4 @@
-"""Published methods against slow re-implementations of their papers' pseudo-code, on two and three clients.
-
-The versions here are plain numpy in double precision: softmax regression, loops over clients, epochs and batches, and the formulas
-of the papers. Two things are taken from the library, since they are draws and not methods: the order of batches, and noise of a
-given standard deviation (`noise`).
-"""
+"""The four papers' methods against slow re-implementations of their pseudo-code, on two and three clients."""
 
 from __future__ import annotations
 
@@ -11,84 +6,15 @@ import math
 
 import numpy as np
 import pytest
+from slowly import AT_CLIENTS, agree, clip, epoch, gradients, local_train, noise, run, vector
 
-from populations import toy
-from sordino import EngineOptions, Plan, train
 from sordino.federation.sampling import public_cohort
 from sordino.privacy import grid_noise
 from sordino.privacy.bounds import Flat
 from sordino.privacy.mechanisms import FixedPoint
-from sordino.privacy.randomness import SERVER, source, stream
+from sordino.privacy.randomness import source, stream
 from sordino.rules.dp_fedacn import Unscaled
 from sordino.rules.noise_gamma import L2ForLaplace
-
-HERE = EngineOptions(engine="in-process")
-CLOSE = 1e-6
-
-
-def run(linear, tmp_path, clients, **settings):
-    base = {
-        "data": "toy",
-        "clients": clients,
-        "variant": "published",
-        "rounds": 3,
-        "batch_size": 8,
-        "lr": 0.3,
-        "seed": 5,
-    }
-    plan = Plan(**(base | settings))
-    federation = toy(clients)
-    result = train(linear(), federation, plan, out=tmp_path / "run", options=HERE)
-    return plan, [federation[k] for k in range(clients)], result.terms.multiplier, vector(result.model), result
-
-
-def vector(model):
-    return np.concatenate([p.detach().numpy().ravel() for p in model.parameters()]).astype(np.float64)
-
-
-# ---- the model: softmax regression with 5 features and 3 classes ---------------------------------------------------------
-
-
-def gradients(theta, x, y):
-    """One row for each example."""
-    weights, bias = theta[:15].reshape(3, 5), theta[15:]
-    scores = x.astype(np.float64) @ weights.T + bias
-    p = np.exp(scores - scores.max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
-    p[np.arange(len(y)), y] -= 1
-    return np.hstack([np.einsum("nc,nf->ncf", p, x).reshape(len(y), -1), p])
-
-
-def epoch(theta, x, y, rate, batch, order):
-    """A pass over the data; the model, and the sum of the gradients that it went down."""
-    total = np.zeros_like(theta)
-    for i in range(0, len(y), batch):
-        rows = order[i : i + batch]
-        g = gradients(theta, x[rows], y[rows]).mean(0)
-        theta, total = theta - rate * g, total + g
-    return theta, total
-
-
-def local_train(plan, theta, k, t, data):
-    x, y = data[k]
-    batches, total = stream(plan.seed, t, k, "batches"), np.zeros_like(theta)
-    for _ in range(plan.local_epochs):
-        theta, g = epoch(theta, x, y, plan.lr, plan.batch_size, batches.permutation(len(y)))
-        total += g
-    return theta, total
-
-
-def clip(v, bound):
-    return v / max(1.0, np.linalg.norm(v) / bound)
-
-
-def noise(plan, std, bound, t, k=SERVER, units=None, purpose="noise"):
-    """Gaussian noise of this standard deviation, from the stream of client k (or of the server) in round t."""
-    grid = FixedPoint.for_bound(bound, max(2, plan.clients) if units is None else units)
-    return grid_noise.gaussian(std * grid.scale, 18, source(plan.seed, t, k, purpose, False)) / grid.scale
-
-
-# ---- the papers ----------------------------------------------------------------------------------------------------------
 
 
 def adact(plan, theta, data, sigma):
@@ -227,9 +153,6 @@ def dp_fedagnc(plan, theta, data, sigma):
     return theta
 
 
-AT_CLIENTS = {"unit": "client", "observer": "server", "sampling": "fixed"}
-
-
 @pytest.mark.parametrize("clients", [2, 3])
 @pytest.mark.parametrize(
     ("obvious", "settings"),
@@ -249,7 +172,7 @@ def test_as_printed(linear, tmp_path, clients, obvious, settings):
     plan, data, z, ours, _ = run(linear, tmp_path, clients, cohort=cohort, **settings)
     start = vector(linear())
     theirs = obvious(plan, start, data, z)
-    assert np.abs(ours - theirs).max() < CLOSE < np.abs(ours - start).max() / 100
+    agree(ours, theirs, start)
 
 
 @pytest.mark.parametrize("clients", [2, 3])
@@ -265,7 +188,7 @@ def test_noise_gamma_as_printed(linear, tmp_path, clients, mechanism):
     plan, data, z, ours, result = run(linear, tmp_path, clients, local_epochs=2, options={"gamma": 0.5}, **settings)
     assert z == pytest.approx(math.sqrt(2 * math.log(1.25e5)) / 40 if mechanism == "gaussian" else 1 / 40)  # (2), (3)
     start = vector(linear())
-    assert np.abs(ours - noise_gamma(plan, start, data, z)).max() < CLOSE < np.abs(ours - start).max() / 100
+    agree(ours, noise_gamma(plan, start, data, z), start)
     assert [row["bound"] for row in result.metrics] == pytest.approx([0.1, 0.025, 0.00625])
     assert (result.epsilon == math.inf) == (mechanism == "laplace")
     assert result.terms.claimed == pytest.approx(40.0)
@@ -290,7 +213,7 @@ def test_fedmap_as_printed(linear, tmp_path, clients, on_sum, network):
     start = vector(linear())
     theirs, epsilon = fedmap(plan, start, data, z)
     # The library cuts clipped gradients short by 2^-14 of the bound: some 3e-7 a round here.
-    assert np.abs(ours - theirs).max() < CLOSE < np.abs(ours - start).max() / 100
+    agree(ours, theirs, start)
     assert result.terms.claimed == pytest.approx(epsilon, rel=0.02)  # the paper's table of 100 bins interpolates
 
 
@@ -305,3 +228,15 @@ def test_noise_at_clients_is_the_papers(linear, tmp_path):
     bound = result.metrics[0]["bound"]
     spread = np.sqrt(np.mean(np.square(ours - quiet)))
     assert 0.5 < spread / (4.0 * bound / math.sqrt(3)) < 1.6 and np.abs(quiet - start).max() > 0
+
+
+def test_fedmap_diagnostics_of_a_run(linear, tmp_path):
+    """Equations 10, 11 and 13 in the metrics, from what the rounds released: sigma and C are fixed here, so all can be worked out."""
+    settings = {"method": "fedmap", "unit": "example", "observer": "server", "sampling": "fixed", "epsilon": 2.0}
+    more = {"bound": 0.5, "lr": 0.005, "options": {"sigma": 0.5}, "cohort": 2, "batch_size": 64, "rounds": 3}
+    plan, _, _, _, result = run(linear, tmp_path, 3, **settings, **more)
+    proxy = math.sqrt(2 * math.log(1.25 / plan.delta))  # C / sigma = 1
+    for t, row in enumerate(result.metrics, 1):
+        assert row["proxy"] == pytest.approx(proxy) and row["deviation"] == pytest.approx(proxy - 2.0)
+        most = min(a * (2 / 3) ** 2 * t / (2 * 0.25) + math.log(1e5) / (a - 1) for a in (2, 4, 8, 16, 32, 64))
+        assert row["eps_most"] == pytest.approx(most) and row["eps_global"] <= most * 1.02  # the table of 100 bins

@@ -179,7 +179,7 @@ def test_a_statistic_that_was_cut_short_is_drawn_again_only_with_the_same_noise(
 
 @pytest.mark.parametrize("secure", [False, True])
 def test_after_the_prelude_a_run_goes_on_without_asking_again(secure, tmp_path, monkeypatch):
-    import sordino.training as training
+    import sordino.training.loop as training
 
     wanted = plan(secure=secure, prepare="standard")  # two statistics
     with monkeypatch.context() as patched:
@@ -207,7 +207,7 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path, monkeypatch):
 
 
 def stopped_after_prelude(out, monkeypatch, **settings):
-    import sordino.training as training
+    import sordino.training.loop as training
 
     with monkeypatch.context() as patched:
         patched.setattr(training._Training, "_loop", lambda *_: (_ for _ in ()).throw(Cut()))

@@ -236,17 +236,27 @@ def _assembled(plan: Plan, make: Make | None, federation: Federation | None) -> 
     from sordino.models import build
 
     if make is not None and federation is not None:
+        _check_labels(federation)
         return plan, make, federation
     if federation is None or plan.model == "auto":
         _, found, plan = assemble(plan)
         population = found if federation is None else federation
     else:
         population = federation
+    _check_labels(population)
 
     def fresh(seed: int) -> Any:
         return build(plan.model, population.input_shape, population.classes, seed)
 
     return plan, make or fresh, population
+
+
+def _check_labels(federation: Federation) -> None:
+    if federation.by_position:
+        raise BadInput(
+            f"attacks look at the one class of a record, and records of {federation.name} have one at every position; there is no "
+            "attack for them yet."
+        )
 
 
 def _load(module: Any, weights: Path) -> None:

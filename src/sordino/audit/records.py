@@ -41,6 +41,8 @@ class Records:
     def make(cls, canaries: Canaries, kind: str, federation: Federation) -> Records:
         if federation.x is None or federation.y is None:
             raise BadInput(f"canaries of kind {kind} need data that is held, and not made on demand; use turning.")
+        if federation.by_position:
+            raise BadInput(f"canaries of kind {kind} need data with one label per example; use turning.")
         draw = stream(canaries.secret, 0, SERVER, "canary records")
         if kind == "mislabelled":
             x, y = _test_examples(federation, canaries.count, draw)

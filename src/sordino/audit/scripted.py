@@ -229,6 +229,8 @@ class Silent:
 class Without:
     """Real per-example gradients. The target's gradient is left out where the target is missing."""
 
+    draws = False  # the scripted model has no layer that draws at random
+
     def __init__(self, per_example: PerExample, stage: Stage) -> None:
         self.per_example, self.stage = per_example, stage
 

@@ -31,6 +31,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         )
         action.add_argument("--test", metavar="FILE", help="a public test file; scales and classes may be read from it")
         action.add_argument("--task", default=None, help="classification, regression or multi-label")
+        action.add_argument("--ignore", metavar="NAMES", help="columns that are left out, with commas between")
     check.add_argument("--schema", metavar="FILE", help="the schema that the columns are read by")
     check.add_argument("--classes", metavar="INT", help="how many classes there are")
     account = actions.add_parser("account", help="what all runs on your own records have cost, and a limit for them")
@@ -87,7 +88,14 @@ def _check(args: argparse.Namespace) -> int:
     from sordino.data.ingest import Source
 
     source = Source(
-        args.path, args.client_column, args.label, args.test, args.schema, args.task, count(args, "classes")
+        args.path,
+        args.client_column,
+        args.label,
+        args.test,
+        args.schema,
+        args.task,
+        count(args, "classes"),
+        args.ignore,
     )
     seen = look(source)
     print(json.dumps(seen.to_json()) if args.json else seen.text())
@@ -140,7 +148,7 @@ def _describe(args: argparse.Namespace) -> int:
     from sordino.errors import BadInput
     from sordino.files import write_atomically
 
-    text = describe(Source(args.path, args.client_column, args.label, args.test, None, args.task))
+    text = describe(Source(args.path, args.client_column, args.label, args.test, None, args.task, ignore=args.ignore))
     out = Path(args.out or "schema.toml")
     if out.exists():
         raise BadInput(f"{out} is there already; give another file with --out, or take it away.")

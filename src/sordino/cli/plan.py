@@ -34,8 +34,11 @@ SETS = {
     "fordb": (3_636, (1, 500), 2),
     "chem97": (25_771, (4,), 6),
     "shakespeare": (322_406, (80,), 90),
+    "shakespeare-speeches": (36_747, (80,), 90),
     "rail-simulated": (3_471, (1, 512), 3),
 }
+EVERY_POSITION = ("shakespeare-speeches",)
+TEXTS = ("shakespeare", *EVERY_POSITION)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -102,6 +105,8 @@ def _fill(args: argparse.Namespace) -> None:
     preset = presets.read(args.preset) if args.preset else {}
     if args.multiplier is not None:
         preset.pop("epsilon", None)
+    if preset.get("unit") == Unit.EXAMPLE:
+        preset.pop("sampling", None)  # of clients, in FedMAP as published; a proof draws records, by coins
     for name, value in (_USUAL | {name: str(preset[name]) for name in _OF_PRESETS if name in preset}).items():
         if getattr(args, name) is None:
             setattr(args, name, value)
@@ -121,7 +126,9 @@ def _setting(args: argparse.Namespace) -> Json:
     records, shape, classes = SETS.get(args.data, (0, (1,), 2))
     records = records if examples is None else examples * clients
     examples = max(1, records // max(clients, 1)) if examples is None else examples
-    facts = recipes.PublicFacts(max(1, records), max(1, clients), shape, classes)
+    facts = recipes.PublicFacts(
+        max(1, records), max(1, clients), shape, classes, args.data in TEXTS, args.data in EVERY_POSITION
+    )
     words = {"unit": word(args, "unit", Unit), "observer": word(args, "observer", Observer)}
     given = {"data": args.data, "model": args.model, "epsilon": number(args, "epsilon"), **words}
     given["multiplier"] = number(args, "multiplier")

@@ -61,6 +61,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
         None,
         "a public test file; holdout=0.1: a share of the records, never trained on, whose figures are released with noise; none",
     ),
+    ("ignore", str, None, "columns of a table that are left out (names, numbers of rows, dates), with commas between"),
     (
         "fairness",
         str,

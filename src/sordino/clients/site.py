@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from sordino.clients.descent import Loss
 from sordino.clients.devices import generator_of
@@ -19,7 +18,7 @@ from sordino.clients.personal import PersonalModels
 from sordino.data.schema import CLASSIFICATION
 from sordino.federation.sampling import Draws
 from sordino.gradients.flat import Flat, check
-from sordino.gradients.losses import LOSS_OF
+from sordino.gradients.losses import LOSS_OF, mean_cross_entropy
 from sordino.gradients.rewrite import faster
 from sordino.privacy.randomness import stream
 
@@ -48,7 +47,7 @@ class Site:
         self.losses: Loss = loss or LOSS_OF[plan.task]  # one number per example
         self.loss: Loss = lambda out, y: self.losses(out, y).mean()
         if loss is None and plan.task == CLASSIFICATION:
-            self.loss = functional.cross_entropy  # faster than the mean of the losses
+            self.loss = mean_cross_entropy
         self.device = next(model.parameters()).device
         x, _ = federation[0]
         check(model, tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype)  # the shape of a record, not a record

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sordino.data.dataset import usual
+from sordino.data.dataset import NO_LABEL, usual
 from sordino.data.schema import CLASSIFICATION, MULTI_LABEL
 from sordino.errors import BadInput
 
@@ -19,6 +19,8 @@ def checked(
 ) -> Pair:
     """One client's arrays, or the sentence that says what is wrong with them. `gaps`: numbers of x may be missing (NaN).
 
+    A class is a whole number; of a sequence an example may have one at each of several positions, some of them `NO_LABEL`.
+
     >>> checked([[1.0]], [7], 5, "client 3")
     Traceback (most recent call last):
     sordino.errors.BadInput: client 3 has the label 7, out of range for 5 classes (0 to 4).
@@ -26,8 +28,10 @@ def checked(
     x, y = _array(x), _array(y)
     if y.size == 0:
         raise BadInput(f"{who} has no examples: leave it out, or ask for fewer clients.")
-    if task == CLASSIFICATION and y.ndim != 1:
-        raise BadInput(f"the labels of {who} have shape {y.shape}: give one whole number per example.")
+    if task == CLASSIFICATION and (y.ndim not in (1, 2) or y.shape[1:] == (1,)):
+        raise BadInput(
+            f"the labels of {who} have shape {y.shape}: give one whole number per example, or one for each of its positions."
+        )
     if x.ndim == 0 or len(x) != len(y):
         raise BadInput(f"{who} has {len(x) if x.ndim else 1} examples but {len(y)} labels: give one label per example.")
     if x.dtype.kind not in "fiub":
@@ -63,7 +67,7 @@ def count_classes(classes: int | None, y: np.ndarray, test: Pair | None, task: s
     """The number of classes: declared, or that of the public test set; read from the training labels where neither tells."""
     if task != CLASSIFICATION:
         return y.shape[1]
-    if y.min() == y.max():
+    if y[y != NO_LABEL].min() == y.max():
         raise BadInput(f"every training label is {y.min()}, which leaves nothing to learn: give at least 2 classes.")
     if classes is not None or test is None:
         return classes or int(y.max()) + 1
@@ -83,8 +87,10 @@ def _labels(y: np.ndarray, classes: int | None, who: str) -> np.ndarray:
     if y.dtype.kind not in "fiub" or (floating and not (np.isfinite(y).all() and (y == np.round(y)).all())):
         raise BadInput(f"{who} has labels that are not whole numbers: number the classes from 0.")
     y = y.astype(np.int64)
-    if y.min() < 0:
+    if y.min() < (0 if y.ndim == 1 else NO_LABEL):
         raise BadInput(f"{who} has the label {y.min()}: labels must be numbered from 0.")
+    if y.ndim > 1 and not (y != NO_LABEL).any(1).all():
+        raise BadInput(f"{who} has an example without any label ({NO_LABEL} at every position): leave it out.")
     if classes is not None and y.max() >= classes:
         raise BadInput(f"{who} has the label {y.max()}, out of range for {classes} classes (0 to {classes - 1}).")
     return y

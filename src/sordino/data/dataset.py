@@ -58,6 +58,9 @@ class Normalise:
         return cls(float(fields["scale"]), mean, std, bool(fields["tokens"]), bool(fields.get("fill", False)))
 
 
+NO_LABEL = -1
+"""Where an example has a label at every position of a sequence: at this one it has none, and nothing is asked of a model."""
+
 PIXELS = Normalise(scale=1 / 255)
 TOKENS = Normalise(tokens=True)
 GAPS = Normalise(fill=True)  # of a table in which numbers may be missing

@@ -15,7 +15,16 @@ import numpy as np
 
 from sordino.data.check import checked, labeller
 from sordino.data.folder import client_files
-from sordino.data.ingest import Records, Source, named_test, read_records, schema_for, split_by_owner, with_classes
+from sordino.data.ingest import (
+    Records,
+    Source,
+    left_out,
+    named_test,
+    read_records,
+    schema_for,
+    split_by_owner,
+    with_classes,
+)
 from sordino.data.schema import CLASSIFICATION, Schema
 from sordino.data.schema_file import draft, from_public, infer, to_toml
 from sordino.data.table import Table
@@ -95,6 +104,8 @@ def describe(source: Source) -> str:
     """The text of a schema.toml for these files."""
     test = named_test(source)
     task = source.task or CLASSIFICATION
+    if test is not None and source.ignore is not None:
+        test = left_out([read_records(Path(source.path))] if Path(source.path).is_file() else [], test, source)[1]
     if isinstance(test, Table):
         known = from_public(infer(test, source.label, source.client_column, task, public=True), test)
         return "# Scales, values and classes are those of the public test file.\n" + to_toml(known)
@@ -113,7 +124,10 @@ def describe(source: Source) -> str:
 
 def unscaled(schema: Schema | None, x: np.ndarray | None) -> str | None:
     """The warning that columns are on unlike scales. `x` is public test data; private records are not looked at."""
-    remedy = "declare them in a schema (sordino data describe writes one) and give it with --schema."
+    remedy = (
+        "declare them in a schema (sordino data describe writes one) and give it with --schema, or have them scaled with noise, "
+        "out of the same budget (--scale private)."
+    )
     if schema is not None and not schema.unscaled:
         return None
     if x is None and schema is not None:
@@ -121,7 +135,7 @@ def unscaled(schema: Schema | None, x: np.ndarray | None) -> str | None:
     if x is None or x.ndim != 2 or x.dtype.kind != "f":
         return None  # pictures, series and tokens have scales of their own
     names = schema.inputs if schema is not None else [f"column {k}" for k in range(x.shape[1])]
-    sizes = np.sqrt(np.square(x.astype(np.float64)).mean(0))
+    sizes = np.sqrt(np.square(np.nan_to_num(x.astype(np.float64))).mean(0))
     own = sizes if schema is None else np.array([sizes[names.index(name)] for name in schema.unscaled])
     largest, typical = float(own.max()), float(np.median(sizes[sizes > 0])) if (sizes > 0).any() else 0.0
     if largest <= WIDE and largest <= WIDE * max(typical, 0.1):
@@ -139,7 +153,7 @@ def _read(source: Source, problems: list[str]) -> tuple[tuple[str, ...] | None, 
         raise BadInput(f"there is no file or folder {source.path!r}: check the path.")
     test = named_test(source)
     if not path.is_dir():
-        whole = read_records(path)
+        (whole,), test = left_out([read_records(path)], test, source)
         if source.client_column is not None and isinstance(whole, Table):
             if source.client_column not in whole:
                 raise BadInput(
@@ -157,7 +171,8 @@ def _read(source: Source, problems: list[str]) -> tuple[tuple[str, ...] | None, 
             problems.append(str(wrong))
     if beside is not None and test is None:
         test = read_records(beside)
-    return tuple(name for name, _ in found), [records for _, records in found], test
+    kept, test = left_out([records for _, records in found], test, source)
+    return tuple(name for name, _ in found), kept, test
 
 
 def _schema(tables: Sequence[Table], test: Table | None, source: Source, problems: list[str]) -> Schema | None:
@@ -186,11 +201,12 @@ def _columns(tables: Sequence[Table], schema: Schema | None) -> tuple[dict[str, 
     """Every column that any of the tables has, in the order in which they are met."""
     names = list(dict.fromkeys(name for table in tables for name in table.names))
     found = []
+    known = None if schema is None else {*(f.name for f in schema.features), *schema.labels, schema.client}
     for name in names:
         having = [table for table in tables if name in table]
         text = any(table.is_text(name) for table in having)
         missing = sum(int((t.words(name) == "").sum()) for t in having)
-        used = schema is None or name in {*(f.name for f in schema.features), *schema.labels, schema.client}
+        used = known is None or name in known
         kind = ("text" if text else "numbers") + ("" if used else ", not used")
         kind += f", in {len(having)} of {len(tables)} clients only" if len(having) < len(tables) else ""
         found.append({"name": name, "kind": kind, "missing": missing})

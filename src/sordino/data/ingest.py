@@ -40,6 +40,7 @@ class Source:
     schema: str | None = None
     task: str | None = None  # None: what the schema says, or classification
     classes: int | None = None
+    ignore: str | None = None  # columns that are left out, with commas between
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,29 @@ def read_npz(file: Path) -> Pair:
         raise BadInput(f"{file} cannot be read as .npz: save it again with numpy.savez(x=..., y=...).") from error
 
 
+def left_out(records: Sequence[Records], test: Records | None, source: Source) -> tuple[list[Records], Records | None]:
+    """All of it without the columns that the user wants ignored; one that is nowhere is a slip."""
+    if source.ignore is None:
+        return list(records), test
+    if source.schema is not None:
+        raise BadInput(
+            f"a schema ({source.schema}) names the columns that count: take ignore ({source.ignore}) out, and the columns there."
+        )
+    everything = [*records, *([] if test is None else [test])]
+    tables = [each for each in everything if isinstance(each, Table)]
+    wanted = [name.strip() for name in source.ignore.split(",") if name.strip()]
+    for name in wanted:
+        if not any(name in table for table in tables):
+            have = ", ".join(tables[0].names[:8]) if tables else "no columns"
+            raise BadInput(f"there is no column {name!r} to ignore: the data has {have}.")
+        if name in (source.label, source.client_column):
+            raise BadInput(
+                f"column {name!r} is to be ignored, and it is the label or the client: take it out of ignore."
+            )
+    kept = [each.without(wanted) if isinstance(each, Table) else each for each in everything]
+    return kept[: len(records)], None if test is None else kept[-1]
+
+
 def ingest(source: Source) -> Ingested:
     """Everything that `source` names."""
     path = Path(source.path)
@@ -102,9 +126,9 @@ def ingest(source: Source) -> Ingested:
             raise BadInput(f"{path} holds one file per client: leave client_column ({source.client_column}) out.")
         if test is not None and beside is not None:
             raise BadInput(f"{path} holds a test file and another is named ({source.test}): keep one.")
-        test = beside if test is None else test
+        records, test = left_out(records, beside if test is None else test, source)
     else:
-        whole = read_records(path)
+        (whole,), test = left_out([read_records(path)], test, source)
         if isinstance(whole, Table) and (column := _client_column(source, whole)) is not None:
             owners, records = split_by_owner(whole, column)
         elif source.client_column is not None and not isinstance(whole, Table):
@@ -178,9 +202,13 @@ def with_classes(
             f"column {name!r} has {len(both):,} different labels: name another label, or use task regression for numbers."
         )
     if any(is_number(value) and not value.lstrip("-").isdigit() for value in both):
-        raise BadInput(
-            f"the labels in column {name!r} are not whole numbers: use task regression, or name another label."
+        mixed = not all(is_number(value) for value in both)
+        what = (
+            "mix words and numbers that are not whole: correct them"
+            if mixed
+            else "are not whole numbers: use task regression"
         )
+        raise BadInput(f"the labels in column {name!r} {what}, or name another label.")
     return schema.replace(classes=both), both != vocabulary(sorted(told))
 
 

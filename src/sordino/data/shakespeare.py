@@ -117,18 +117,26 @@ def windows(tokens: np.ndarray, stride: int = STRIDE) -> tuple[np.ndarray, np.nd
     return views[:, :WINDOW].copy(), views[:, WINDOW].copy()
 
 
-def federation(plays: dict[str, str], keep: int = ROLES, stride: int = STRIDE) -> Dataset:
-    """The `keep` roles of these plays that say most, two speeches at least, in windows of 80 characters."""
+def largest_roles(plays: dict[str, str], keep: int = ROLES) -> tuple[dict[str, list[str]], int]:
+    """The speeches of the `keep` roles of these plays that say most, two speeches at least; and how many roles there are."""
     said = {f"{name}: {role}": lines for name, text in plays.items() for role, lines in roles(text).items()}
-    texts = {owner: encode("\n".join(lines)) for owner, lines in said.items() if len(lines) >= 2}
+    lengths = {owner: len("\n".join(lines)) for owner, lines in said.items() if len(lines) >= 2}
     # A fifth of the text must still hold a window and its next character.
-    texts = {owner: tokens for owner, tokens in texts.items() if len(tokens) // 5 > WINDOW}
-    owners = sorted(sorted(texts, key=lambda owner: (-len(texts[owner]), owner))[:keep])
-    train, test = [], []
-    for owner in owners:
-        cut = len(texts[owner]) - len(texts[owner]) // 5
-        train.append(windows(texts[owner][:cut], stride))
-        test.append(windows(texts[owner][cut:], stride))
+    lengths = {owner: length for owner, length in lengths.items() if length // 5 > WINDOW}
+    owners = sorted(sorted(lengths, key=lambda owner: (-lengths[owner], owner))[:keep])
+    return {owner: said[owner] for owner in owners}, len(said)
+
+
+def federation(plays: dict[str, str], keep: int = ROLES, stride: int = STRIDE) -> Dataset:
+    """The roles of these plays that say most, in windows of 80 characters."""
+    said, found = largest_roles(plays, keep)
+    train, test, characters = [], [], 0
+    for speeches in said.values():
+        text = encode("\n".join(speeches))
+        cut = len(text) - len(text) // 5
+        train.append(windows(text[:cut], stride))
+        test.append(windows(text[cut:], stride))
+        characters += len(text)
     return Dataset(
         name="shakespeare",
         x=np.concatenate([x for x, _ in train]),
@@ -138,9 +146,9 @@ def federation(plays: dict[str, str], keep: int = ROLES, stride: int = STRIDE) -
         classes=CLASSES,
         normalise=TOKENS,
         groups=_owners(train),
-        group_names=tuple(owners),
+        group_names=tuple(said),
         test_groups=_owners(test),
-        notes={"roles_found": len(said), "characters": int(sum(len(texts[o]) for o in owners)), "stride": stride},
+        notes={"roles_found": found, "characters": characters, "stride": stride},
     )
 
 

@@ -8,7 +8,8 @@ a cell names file, row and column and never repeats what stands there: it is som
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -62,6 +63,12 @@ class Table:
         lines = self.lines[rows] if len(self.lines) else rows + 1
         return Table(where or self.where, self.names, tuple(c[rows] for c in self.columns), self.named, lines)
 
+    def without(self, names: Collection[str]) -> Table:
+        """The table without these columns."""
+        kept = [k for k, name in enumerate(self.names) if name not in names]
+        columns = tuple(self.columns[k] for k in kept)
+        return Table(self.where, tuple(self.names[k] for k in kept), columns, self.named, self.lines, self.label)
+
     def with_label(self, name: str) -> Table:
         return Table(self.where, self.names, self.columns, self.named, self.lines, name)
 
@@ -100,11 +107,18 @@ class Table:
     def is_text(self, name: str) -> bool:
         return self.first_text(name) is not None
 
+    def kind_of_text(self, at: int, name: str) -> str:
+        """What kind of text a cell is; never what stands there."""
+        return "a date" if _DATE.match(str(self[name][at])) else "text"
+
     def first_text(self, name: str) -> int | None:
         """The first row whose cell is text; None if all are numbers, or missing."""
         if self[name].dtype.kind == "f" or is_truth(self[name]):
             return None
         return next((at for at, cell in enumerate(self[name]) if cell and not is_number(cell)), None)
+
+
+_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?$")
 
 
 def word(value: float) -> str:

@@ -95,7 +95,8 @@ def _schema(plan: Plan, tables: dict[str, list[str] | int], classes: int) -> Sch
         first = [str(k) for k in range(count)]
     _check_words(first)
     label = plan.label or ("label" if "label" in first else first[-1])
-    features = tuple(Feature(name) for name in first if name not in (label, plan.client_column))
+    ignored = [name.strip() for name in (plan.ignore or "").split(",")]
+    features = tuple(Feature(name) for name in first if name not in (label, plan.client_column, *ignored))
     named = any(isinstance(names, list) for names in tables.values())
     words = tuple(str(k) for k in range(classes)) if plan.task == CLASSIFICATION else ()
     return Schema(features, (label,), plan.task, words, heading=named)

@@ -13,7 +13,7 @@ from typing import Any
 from sordino.assembly import told_task
 from sordino.data.check import Pair, checked, count_classes
 from sordino.data.dataset import Normalise
-from sordino.data.ingest import Records, Source, is_file, read_records, schema_for, with_classes
+from sordino.data.ingest import Records, Source, is_file, left_out, read_records, schema_for, with_classes
 from sordino.data.schema import CLASSIFICATION, Schema
 from sordino.data.table import Table
 from sordino.deployment.control import Link
@@ -64,7 +64,8 @@ class Public:
 
     @classmethod
     def _of_tables(cls, plan: Plan, test: Records | None, classes: int | None) -> Public:
-        source = Source("", plan.client_column, plan.label, None, plan.schema, told_task(plan), classes)
+        source = Source("", plan.client_column, plan.label, None, plan.schema, told_task(plan), classes, plan.ignore)
+        test = left_out([], test, source)[1] if test is not None and source.ignore is not None else test
         table = test if isinstance(test, Table) else None
         schema, _ = with_classes(schema_for([], table, source), [], table, classes)
         if schema.task == CLASSIFICATION and not schema.classes:

@@ -64,6 +64,7 @@ def spread(model: nn.Module, federation: Federation, vector_of: Callable[[int], 
     import torch
 
     from sordino.clients.threads import one_thread
+    from sordino.engines.scoring import judged, right
     from sordino.gradients.flat import Flat
 
     if not federation.has_local_tests:
@@ -78,8 +79,8 @@ def spread(model: nn.Module, federation: Federation, vector_of: Callable[[int], 
                 continue
             flat.load(vector_of(k))
             x, y = (torch.from_numpy(np.ascontiguousarray(part)) for part in held)
-            right = [(flat.model(a).argmax(1) == b).sum() for a, b in zip(x.split(PIECE), y.split(PIECE))]
-            found.append(float(sum(right)) / len(y))
+            correct = sum(right(flat.model(a), b, federation.task) for a, b in zip(x.split(PIECE), y.split(PIECE)))
+            found.append(correct / judged(y, federation.task))
             sizes.append(len(y))
     return Spread.of(found, sizes) if found else None
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sordino.clients.site import Site
+from sordino.data.dataset import NO_LABEL
 from sordino.data.schema import CLASSIFICATION, MULTI_LABEL
 
 PIECE = 1000
@@ -43,11 +44,16 @@ class Scoring:
         """Accuracy (NaN where there is no such thing) and loss."""
         if self.y is None:
             return None
-        return sum(c for c, _ in scores) / len(self.y), sum(s for _, s in scores) / len(self.y)
+        return sum(c for c, _ in scores) / judged(self.y, self.site.plan.task), sum(s for _, s in scores) / len(self.y)
 
 
 def right(scores: Tensor, y: Tensor, task: str) -> float:
-    """How many examples are right; of several labels each counts its share. Numbers are not right or wrong: NaN."""
+    """How many answers are right; of several labels each counts its share. Numbers are not right or wrong: NaN."""
     if task == MULTI_LABEL:
         return float(((scores > 0) == (y > 0.5)).double().mean(1).sum())
-    return float((scores.argmax(1) == y).sum()) if task == CLASSIFICATION else math.nan
+    return float((scores.argmax(-1) == y).sum()) if task == CLASSIFICATION else math.nan
+
+
+def judged(y: Tensor, task: str) -> int:
+    """How many answers there are to be right or wrong: one per example, or one at every position that has a label."""
+    return int((y != NO_LABEL).sum()) if task == CLASSIFICATION else len(y)

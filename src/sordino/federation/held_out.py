@@ -72,6 +72,11 @@ def _count(share: float, records: int, coins: np.random.Generator) -> int:
 
 def hold_out(federation: Federation, share: float, seed: int) -> Federation:
     """The population that is trained on; what is held out is its `held_out`, with the same clients."""
+    if federation.by_position:
+        raise BadInput(
+            "a held-out share is tested by the one class of a record, and these records have one at every position; give a "
+            "public test set, or test none."
+        )
     sizes = federation.declared_sizes()
     if sizes is None:
         raise BadInput(

@@ -144,6 +144,11 @@ class Holdings:
             return self.schema.classes or self.schema.labels
         return tuple(str(k) for k in range(self.classes))
 
+    @property
+    def by_position(self) -> bool:
+        """Whether a record has a class at each of several positions."""
+        return self.task == CLASSIFICATION and self.y is not None and self.y.ndim > 1
+
     @cached_property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one example."""

@@ -21,6 +21,7 @@ class Origin:
     label: str | None = None
     test: str | None = None
     schema: str | None = None
+    ignore: str | None = None
     task: str = "classification"
     classes: int | None = None
 

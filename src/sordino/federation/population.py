@@ -117,6 +117,7 @@ class Federation(Holdings):
         test: str | Path | None = None,
         schema: str | Path | None = None,
         task: str | None = None,
+        ignore: Sequence[str] = (),
     ) -> Federation:
         """One ``.npz`` (arrays x and y), ``.csv`` or ``.parquet`` file per client; ``test.*`` is the public test set.
 
@@ -124,7 +125,8 @@ class Federation(Holdings):
         """
         if not Path(path).is_dir():
             raise BadInput(f"{path} is not a folder: give one that holds a .npz, .csv or .parquet file per client.")
-        return cls.from_source(Source(str(path), None, label, _path(test), _path(schema), task, classes))
+        source = Source(str(path), None, label, _path(test), _path(schema), task, classes, ",".join(ignore) or None)
+        return cls.from_source(source)
 
     @classmethod
     def from_file(
@@ -141,9 +143,14 @@ class Federation(Holdings):
         clients: int | None = None,
         alpha: float = 1.0,
         seed: int = 0,
+        ignore: Sequence[str] = (),
     ) -> Federation:
-        """One table; `client` is the column that says whose a row is. Without it rows are dealt out to `clients`."""
-        source = Source(str(path), client, label, _path(test), _path(schema), task, classes)
+        """One table; `client` is the column that says whose a row is. Without it rows are dealt out to `clients`.
+
+        Columns that are named in `ignore` are left out.
+        """
+        ignored = ",".join(ignore) or None
+        source = Source(str(path), client, label, _path(test), _path(schema), task, classes, ignored)
         return cls.from_source(source, partition, clients, alpha, seed)
 
     @classmethod
@@ -166,6 +173,7 @@ class Federation(Holdings):
             label=source.label,
             test=source.test,
             schema=source.schema,
+            ignore=source.ignore,
             task=task,
             classes=source.classes,
         )

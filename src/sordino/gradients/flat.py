@@ -83,10 +83,13 @@ def check(model: nn.Module, shape: tuple[int, ...] | None = None, dtype: torch.d
         _check_state(model, shape, dtype)
 
 
-def check_output(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, classes: int) -> Tensor:
+def check_output(
+    model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, classes: int, positions: tuple[int, ...] = ()
+) -> Tensor:
     """Refuse a model that does not take examples of this shape or does not give `classes` outputs. It is not changed.
 
-    What it gives for two made-up examples.
+    `positions`: the shape of an example's labels, where it has more than one. The result is what the model gives for two made-up
+    examples.
     """
     check(model)  # layers that no run may have are named before one of them fails on a single example
     trial = copy.deepcopy(model).train()
@@ -101,10 +104,11 @@ def check_output(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, c
         raise BadInput(
             f"the model gives a {type(out).__name__}; it must give a tensor of {classes} scores per example."
         )
-    if out.ndim != 2 or out.shape[1] < classes:
+    if out.ndim < 2 or tuple(out.shape[1:-1]) != positions or out.shape[-1] < classes:
+        where = f" at each of {positions[0]} positions" if positions else ""
+        wanted = f"outputs of shape {(*positions, classes)}" if positions else f"{classes} outputs"
         raise BadInput(
-            f"the model gives outputs of shape {tuple(out.shape[1:])} and the data has {classes} classes; "
-            f"give it {classes} outputs."
+            f"the model gives outputs of shape {tuple(out.shape[1:])} and the data has {classes} classes{where}; give it {wanted}."
         )
     return out
 

@@ -13,16 +13,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sordino.data.dataset import NO_LABEL
 from sordino.errors import BadInput
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) -> one loss per example
 
 
 def cross_entropy(out: Tensor, y: Tensor) -> Tensor:
-    """For scores [n, classes], or [n, positions, classes] averaged over positions."""
-    if out.dim() > 2:
-        return F.cross_entropy(out.flatten(0, -2), y.flatten(), reduction="none").view(len(out), -1).mean(1)
-    return F.cross_entropy(out, y, reduction="none")
+    """For scores [n, classes], or [n, positions, classes] averaged over the positions of each example that have a label."""
+    if out.dim() == 2:
+        return F.cross_entropy(out, y, reduction="none")
+    each = F.cross_entropy(out.flatten(0, -2), y.flatten(), ignore_index=NO_LABEL, reduction="none")
+    return each.view(len(out), -1).sum(1) / (y != NO_LABEL).flatten(1).sum(1).clamp_min(1)
+
+
+def mean_cross_entropy(out: Tensor, y: Tensor) -> Tensor:
+    """The mean of `cross_entropy` over the batch; faster where there is one label per example."""
+    return F.cross_entropy(out, y) if out.dim() == 2 else cross_entropy(out, y).mean()
 
 
 def squared_error(out: Tensor, y: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ whose gradients are not formed (T positions; zero if there are none), where term
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -123,10 +123,21 @@ class PerExample:
         self, x: Batch, y: Batch, bound: Bound, seed: int | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The same, chunk by chunk: sums (float64) and norms."""
-        clip = self._clip if _by_norm(bound) else self._clip_rows
         for passes in self._chunks(x, y, seed):
-            parts = [clip(taken, real, bound) for taken, real in passes]
-            yield sum((part for part, _ in parts[1:]), parts[0][0]), np.concatenate([lengths for _, lengths in parts])
+            yield self._clipped(passes, bound)
+
+    def clipper(self, x: Batch, y: Batch) -> Callable[[Bound], tuple[np.ndarray, np.ndarray]]:
+        """`clipped_sum` as a function of the bound: gradients are computed once and clipped as often as it is called.
+
+        All of them are kept at once, so this is for single batches.
+        """
+        passes = [taken for chunk in self._chunks(x, y, None) for taken in chunk]
+        return lambda bound: self._clipped(passes, bound)
+
+    def _clipped(self, passes: Iterable[tuple[PerExampleGrads, int]], bound: Bound) -> tuple[np.ndarray, np.ndarray]:
+        clip = self._clip if _by_norm(bound) else self._clip_rows
+        parts = [clip(taken, real, bound) for taken, real in passes]
+        return sum((part for part, _ in parts[1:]), parts[0][0]), np.concatenate([lengths for _, lengths in parts])
 
     def norms(self, x: Batch, y: Batch, sizes: Sequence[int] | None = None, seed: int | None = None) -> np.ndarray:
         """Norms of the gradients [n]; given `sizes` of consecutive groups of the flat vector, of each group [n, G]."""

@@ -35,7 +35,7 @@ def card(folder: str | Path) -> str:
         ("Intended use", ["_To be filled in by its makers: who should use it, for what, and for what not._"]),
         ("Training data", _data(plan, facts)),
         ("Guarantee", _guarantee(statement)),
-        ("How good it is", [*_scores(scored, bool(tested)), *_held_out(tested)]),
+        ("How good it is", [*_scores(scored, bool(tested)), *[""] * bool(scored and tested), *_held_out(tested)]),
         ("Limits", _limits(statement, scored, tested)),
         (
             "How to use it",
@@ -93,7 +93,7 @@ def _held_out(tested: Json) -> list[str]:
         return []
     unit = "clients" if tested.get("unit") == "client" else "records"
     low, high = tested["interval"]
-    said = ["", f"On {tested['tested']:,} held-out {unit} that nothing was trained on, released with noise:", ""]
+    said = [f"On {tested['tested']:,} held-out {unit} that nothing was trained on, released with noise:", ""]
     if "accuracy" in tested:
         said.append(f"- Accuracy: {tested['accuracy']:.1%} (95%: {low:.1%} to {high:.1%})")
     if "majority" in tested:

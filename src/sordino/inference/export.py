@@ -31,6 +31,8 @@ def to_onnx(trained: Trained, out: str | Path) -> Path:
         with warnings.catch_warnings(), tempfile.TemporaryDirectory() as place:
             warnings.simplefilter("ignore")
             draft = Path(place) / "model.onnx"
+            # ONNX knows this function, and the exporter does not say so; networks for tables begin with it.
+            exporter.register_custom_op_symbolic("aten::asinh", lambda graph, x: graph.op("Asinh", x), 9)
             exporter.export(
                 packed(trained.module, trained.layout), (example,), str(draft), input_names=["x"], output_names=["scores"],
                 dynamic_axes={"x": {0: "examples"}, "scores": {0: "examples"}}, dynamo=False,

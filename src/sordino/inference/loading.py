@@ -120,8 +120,9 @@ class Trained:
         return x.astype(np.float32) if x.dtype.kind == "f" else x
 
     def predict(self, data: Data) -> Predictions:
+        """What the model says of each example; of a model that predicts at every position of a sequence, at the last."""
         scores = scores_of(packed(self.module, self.layout), self.inputs(data))
-        raw = scores[:, : len(self.outputs)].astype(np.float64)
+        raw = (scores[:, -1] if scores.ndim > 2 else scores)[:, : len(self.outputs)].astype(np.float64)
         if self.task == CLASSIFICATION:
             chances = probabilities(raw)
             return Predictions(self.task, self.outputs, tuple(self.outputs[k] for k in raw.argmax(1)), chances)

@@ -57,6 +57,12 @@ def _lstm(shape: tuple[int, ...], classes: int) -> nn.Module:
     return CharLSTM(classes)
 
 
+def _lstm_all(shape: tuple[int, ...], classes: int) -> nn.Module:
+    from sordino.models.recurrent import CharLSTM
+
+    return CharLSTM(classes, every=True)
+
+
 def _resnet(shape: tuple[int, ...], classes: int) -> nn.Module:
     from sordino.models.resnet import ResNet18
 
@@ -75,7 +81,8 @@ MODELS: dict[str, Entry] = {
     "cnn-cifar": Entry(_conv("ThreeConvThreeFC"), (3,), "3 conv 3x3 + 3 FC (Fed-DPA, AdaCT-DPFL)"),
     "cnn-cifar-acn": Entry(_conv("TwoConvThreeFC"), (3,), "2 conv 5x5 + 3 FC (DP-FedACN's CIFAR network)"),
     "cnn-rail": Entry(_conv("Signal"), (2,), "1-D, 2 conv + 2 FC (AdaCT-DPFL's rail network)"),
-    "char-lstm": Entry(_lstm, (1,), "embedding 8, 2 LSTM layers of 256, next character (LEAF; DP-FedACN)"),
+    "char-lstm": Entry(_lstm, (1,), "embedding 8, 2 LSTM layers of 256, next character (LEAF)"),
+    "char-lstm-all": Entry(_lstm_all, (1,), "the same, the next character at every position (DP-FedACN)"),
     "mlp": Entry(_standardised("table_mlp"), (1,), "tables: asinh of each column, 64 hidden units with tanh"),
     "table-linear": Entry(_standardised("table_linear"), (1,), "tables: asinh of each column, linear softmax"),
     "std-linear": Entry(_standardised("std_linear"), (1, 2, 3, 4), "each record standardised, linear softmax"),
@@ -102,7 +109,7 @@ _PAPERS = {
     ("dp-fedacn", "mnist"): "cnn-mnist",
     ("dp-fedacn", "cifar10"): "cnn-cifar-acn",
     ("dp-fedacn", "cifar100"): "cnn-cifar-acn",
-    ("dp-fedacn", "shakespeare"): "char-lstm",
+    ("dp-fedacn", "shakespeare-speeches"): "char-lstm-all",
     ("fedmap", "fashion-mnist"): "lenet",
     ("fedmap", "cifar10"): "resnet18",
     ("fedmap", "svhn"): "resnet18",

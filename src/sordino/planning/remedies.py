@@ -13,6 +13,7 @@ from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling, Unit
 from sordino.recipes.settings import pooled_rounds
 
 PLAUSIBLE = 0.5  # noise that is left over the signal, up to which learning is plausible
+MOST_DRAWS = 20_000_000  # of clients, over all rounds of a remedy
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ def _more_clients(s: Scenario, z: float, remains: float) -> Remedy | None:
     for _ in range(3):  # the most drawn of more clients is drawn a little more often
         clients = math.ceil(s.clients * factor)
         cohort = None if s.members == s.clients else math.ceil(s.members * clients / s.clients)
+        if cohort is not None and s.rounds * cohort > MOST_DRAWS:
+            return None  # who is drawn most often would take minutes to tell, and nobody has so many clients
         other = replace(s, clients=clients, cohort=cohort)
         z_, ratio_ = outcome(other)
         if left(other) <= PLAUSIBLE:

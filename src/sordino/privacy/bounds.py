@@ -169,6 +169,16 @@ class Grouped(Bound):
         return {"kind": self.kind, "sizes": list(self.sizes), "bounds": list(self.bounds)}
 
 
+@dataclass(frozen=True)
+class EvenlyNoised(Grouped):
+    """Groups that are clipped apart and noised alike: their joint norm is at most `size`, and so is that of a flat bound."""
+
+    kind: ClassVar[str] = "evenly-noised"
+
+    def std(self, multiplier: float) -> np.ndarray:
+        return np.full(sum(self.sizes), multiplier * self.size)
+
+
 @dataclass(frozen=True, eq=False)
 class Coordinates(Bound):
     """A public centre and a public scale for each coordinate; sums and noise live in the scaled space, where C = 1."""

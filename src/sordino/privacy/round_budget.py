@@ -1,10 +1,10 @@
 """What one client may spend while it works: a part of its budget that the ledger granted before the round.
 
 A client that chooses its multiplier step by step, from what its own steps released, cannot tell beforehand what the
-round will cost. So the ledger grants it a purse, on disk, before the round; and the purse grants each step before any
+round will cost. So the ledger grants it a budget, on disk, before the round; and this budget grants each step before any
 record is drawn for it. Costs are Renyi divergences at the order that was committed before round one, where they add up
-along any adaptive path (Feldman and Zrnic 2021): the sum over all purses stays within the client's budget, hence so
-does all that is spent out of them. What is left over stays the client's own and is added to its next purse.
+along any adaptive path (Feldman and Zrnic 2021): the sum over all rounds stays within the client's budget, hence so
+does all that is spent out of them. What is left over stays the client's own and is added to its next budget.
 
 Sums are exact (see `exact`).
 """
@@ -22,7 +22,7 @@ class RoundBudget:
 
     def __init__(self, granted: float) -> None:
         if not (isinstance(granted, (int, float)) and math.isfinite(granted) and granted >= 0):
-            raise BadInput(f"a purse holds a number of at least 0, not {granted!r}.")
+            raise BadInput(f"a round's budget is a number of at least 0, not {granted!r}.")
         self._left = exact.from_float(float(granted))
         self._spent = 0
 
@@ -35,7 +35,7 @@ class RoundBudget:
         if not self.affords(cost):
             raise BudgetRefused(
                 f"The step is refused because it would cost {cost:.6g} of Renyi divergence and {self.left:.6g} is left "
-                "of this round's purse; ask again with a larger multiplier, or sit out."
+                "of this round's budget; ask again with a larger multiplier, or sit out."
             )
         taken = exact.from_float(float(cost))
         self._left -= taken

@@ -23,18 +23,20 @@ class PublicFacts:
     shape: tuple[int, ...]  # of one record
     classes: int
     tokens: bool = False  # whole numbers that name characters or words
+    positions: bool = False  # a record has a label at every position
 
     @classmethod
     def of(cls, federation: Federation) -> PublicFacts:
         x, normalise = federation.x, federation.normalise
         dtype = np.dtype(np.float32) if x is None else x.dtype
         tokens = dtype.kind in "iu" and dtype != np.uint8 if normalise is None else normalise.tokens
-        return cls(federation.examples, federation.clients, federation.input_shape, federation.classes, tokens)
+        shape, classes = federation.input_shape, federation.classes
+        return cls(federation.examples, federation.clients, shape, classes, tokens, federation.by_position)
 
     @classmethod
     def of_dataset(cls, data: Dataset, clients: int) -> PublicFacts:
         tokens = data.normalise is not None and data.normalise.tokens
-        return cls(len(data), clients, tuple(data.x.shape[1:]), data.classes, tokens)
+        return cls(len(data), clients, tuple(data.x.shape[1:]), data.classes, tokens, data.y.ndim > 1)
 
     def prepared(self, preparation: Preparation | None) -> PublicFacts:
         """Of what a model sees, where a preparation stands before it."""

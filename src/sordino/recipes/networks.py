@@ -22,7 +22,7 @@ def model_for(facts: PublicFacts, epsilon: float | None) -> Choice:
     few = f"{facts.records:,} records at epsilon {epsilon:g} teach few parameters" if epsilon is not None else ""
     shape = facts.shape
     if facts.tokens:
-        return Choice("model", "char-lstm", f"for {facts.said}")
+        return Choice("model", "char-lstm-all" if facts.positions else "char-lstm", f"for {facts.said}")
     if len(shape) == 1:
         name = "mlp" if rich else "table-linear"
     elif len(shape) == 2 and shape[1] >= SHORTEST_SIGNAL:

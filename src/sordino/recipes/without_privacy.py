@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # What the twin shares with the run: the population, the network and the chance. All else is about noise, or suits it.
 SHARED = (
     *("data", "clients", "partition", "alpha", "classes", "seed", "partition_seed"),
-    *("client_column", "label", "test", "schema", "task"),
+    *("client_column", "label", "test", "schema", "ignore", "task"),
 )
 
 

@@ -43,10 +43,11 @@ REASONS = (
     "No formula ties the noise to epsilon: it is a label on the experiments, with neither theorem nor calibration.",
     "Each client sends an exact bit on its norm every round, against a moving threshold: the norm is bisected.",
     "The first bound is the mean of the raw norms, which is neither bounded nor noised.",
-    "The noise does not follow the bound, so that the true multiplier sigma/C_t drifts with the data, towards zero.",
+    "The noise does not follow the bound, so that the true multiplier sigma/C_t drifts with the data.",
     "The sign in equation 14 makes the bound run away from the median instead of towards it.",
-    "Delta counts the records of a client, while whole client updates are clipped.",
+    "Delta, 0.001, is that of the records of a client, while all of a client's gradients are clipped as one.",
 )
+PAPER_DELTA = 0.001
 
 
 def reasons_of(plan: Plan) -> tuple[str, ...]:
@@ -58,7 +59,7 @@ def reasons_of(plan: Plan) -> tuple[str, ...]:
         else f"{label} Here sigma is what the certified variant needs for epsilon {plan.epsilon:g} at the plan's bound of {plan.bound:g}."
     )
     if plan.unit == Unit.CLIENT:
-        return (how, bits, first, noise, sign, delta)
+        return (how, bits, first, noise, sign, *((delta,) if plan.delta == PAPER_DELTA else ()))
     of_records = (
         "Every release uses an exact bit on each record's norm, against a moving threshold: the norm is bisected."
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sordino.plan import Plan
 
 REASONS = (
-    "The noise is calibrated by a central limit theorem, which approximates epsilon from below and does not bound it.",
+    "The paper's epsilon comes from a central limit theorem, which approximates it from below and does not bound it.",
 )
 MU_START = 0.8
 

@@ -13,31 +13,15 @@ sqrt(d_g).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from sordino.privacy.bounds import Grouped
+from sordino.privacy.bounds import EvenlyNoised, Grouped
 from sordino.rules.fixed import Fixed
 
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
 
 GUESS = "Liu et al. 2022 was not read; DP-FedACN says only that groups have bounds of their own: groups, bounds and noise are our guess."
-
-
-@dataclass(frozen=True)
-class EvenlyNoised(Grouped):
-    """Groups that all get noise for the joint bound."""
-
-    kind: ClassVar[str] = "evenly-noised"
-
-    def std(self, multiplier: float) -> np.ndarray:
-        return np.full(sum(self.sizes), multiplier * self.size)
-
-    def to_json(self) -> dict[str, object]:
-        return {"kind": self.kind, "sizes": list(self.sizes), "bounds": list(self.bounds)}
 
 
 def certified(setting: RuleContext) -> Fixed:

@@ -22,8 +22,36 @@ REASONS = (
     "The accountant is told of single records (their rate and the local steps), and what is released is the sum of whole updates.",
     "Noise is divided among all clients also where fewer take part, so that the sum has less than the bound asks for.",
     "Updates are weighted by the clients' sizes after clipping, so that a large client moves the mean by more than the noise is for.",
-    "The default delta is 0.1, which allows a mechanism that shows one client in ten in full.",
+    "Delta is 0.1 by default, which allows a mechanism that shows one client in ten in full.",
 )
+LARGE_DELTA = 0.1
+
+
+# The defaults of the public code.
+PUBLIC_CODE: dict[str, tuple[object, ...]] = {
+    "rounds": (15,),
+    "local_epochs": (2,),
+    "batch_size": (16,),
+    "optimizer": ("adam",),
+    "lr": (1e-3,),
+    "bound": (0.5,),
+}
+
+
+def reasons_of(plan: Plan) -> tuple[str, ...]:
+    """True of this run, which weighs before it clips, and whose delta is its own."""
+    records, noise, _, delta = REASONS
+    told = (records,) if plan.cohort_size == plan.clients else (records, noise)
+    return (*told, delta) if plan.delta >= LARGE_DELTA else told
+
+
+def differs(plan: Plan) -> tuple[str, ...]:
+    """From the public code."""
+    weighted = "alike" if plan.weights == "uniform" else "by their sizes before clipping"
+    return (
+        "Personal coordinates are not sent, as the paper has it; its public code sends them.",
+        f"Updates are weighted {weighted}; the public code weighs them by their sizes after clipping.",
+    )
 
 
 def certified(setting: RuleContext, *, tau: float = 0.4, lambda1: float = 0.1, lambda2: float = 0.05) -> Fixed:

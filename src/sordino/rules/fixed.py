@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sordino.privacy.bounds import L1, Bound, Flat
+from sordino.privacy.vocabulary import Unit
 from sordino.rules.base import NOTHING, Queries, RoundOutput, State
 from sordino.rules.query import Answer
 
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
+    from sordino.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,13 @@ class Fixed:
 
     def observe(self, state: State, seen: RoundOutput) -> State:
         return state
+
+
+def differs(plan: Plan) -> tuple[str, ...]:
+    """From McMahan et al. 2018, in the client unit."""
+    if plan.unit != Unit.CLIENT:
+        return ()
+    return ("An update is clipped once, at the end of local training; the paper also clips it after every local step.",)
 
 
 def certified(setting: RuleContext) -> Fixed:

@@ -35,6 +35,12 @@ def reasons_of(plan: Plan) -> tuple[str, ...]:
     return (raw, sampled) if plan.sampling == Sampling.FIXED and plan.cohort != plan.clients else (raw,)
 
 
+def differs(plan: Plan) -> tuple[str, ...]:
+    return (
+        "Cohorts and noise stay the same in all rounds; in the paper an agent may change both from round to round.",
+    )
+
+
 def certified(
     setting: RuleContext,
     *,

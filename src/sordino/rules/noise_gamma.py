@@ -34,16 +34,29 @@ REASONS = (
     "Nothing is composed: epsilon is that of a single release, while every local epoch of every round makes one.",
     "Laplace noise is paired with L2 clipping: the L1 norm may be sqrt(d) times larger, and the true epsilon with it.",
     "The classical formula for Gaussian noise holds for epsilon below 1 only, and is used up to 5.",
-    "One record is replaced by another, which moves a clipped sum by twice the bound; the noise is for once the bound.",
+    "The paper's epsilon is for one record that is replaced by another, which moves what is clipped by twice the bound; the noise is for "
+    "once the bound.",
 )
 
 
 def reasons_of(plan: Plan) -> tuple[str, ...]:
     """True of this run: of its noise, and of how often it releases."""
-    releases, laplace, gaussian, replaced = REASONS
-    if not (plan.unit == Unit.CLIENT and plan.observer == Observer.SERVER):
+    releases, laplace, _, replaced = REASONS
+    by_epoch = plan.unit == Unit.CLIENT and plan.observer == Observer.SERVER
+    if not by_epoch:
         releases = "Nothing is composed: epsilon is that of a single release, while every round makes one at least."
-    return (releases, laplace if plan.mechanism == "laplace" else gaussian, replaced)
+    told = [releases] if plan.rounds * (plan.local_epochs if by_epoch else 1) > 1 else []
+    if plan.mechanism == "laplace":
+        told.append(laplace)
+    elif (said := _claimed(plan)) >= 1:
+        told.append(
+            f"The classical formula for Gaussian noise holds for epsilon below 1 only, and is used for {said:.4g}."
+        )
+    return (*told, replaced)
+
+
+def _claimed(plan: Plan) -> float:
+    return claims.classical(plan.multiplier, plan.delta) if plan.multiplier is not None else plan.epsilon or 0.0
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from sordino.rules.query import Answer, CentredBit
 
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
+    from sordino.plan import Plan
 
 LOWEST, HIGHEST = 1e-12, 1e12  # of any bound: what sums in fixed point and in double precision carry with ease
 
@@ -82,6 +83,17 @@ def bit_share(setting: RuleContext, most: float = 0.1) -> float:
     """
     z = setting.multiplier or setting.plan.multiplier
     return min(most, 0.05) if z is None else min(most, (10 * z / setting.units) ** 2)
+
+
+def differs(plan: Plan) -> tuple[str, ...]:
+    """From Andrew et al. 2021, section 3.2."""
+    if "share" in plan.options:
+        return (
+            f"The bits take a share of {plan.options['share']:g} of the privacy; the paper puts noise of m/20 on them.",
+        )
+    return (
+        "The bits take at most a tenth of the privacy; the paper's noise of m/20 on them takes more in a small cohort.",
+    )
 
 
 def certified(

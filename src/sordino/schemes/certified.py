@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sordino.schemes.terms import Terms
 
 # Bounds whose clipping and noise are proven to match (privacy/bounds.py and its tests). A class of one's own is none.
-PROVEN = (bounds.Flat, bounds.Automatic, bounds.Grouped, bounds.Coordinates, bounds.L1)
+PROVEN = (bounds.Flat, bounds.Automatic, bounds.Grouped, bounds.EvenlyNoised, bounds.Coordinates, bounds.L1)
 _CLOSE = 1e-9  # rounding of sums of 1/z^2
 
 

@@ -47,14 +47,30 @@ if TYPE_CHECKING:
 KEEP = 256 << 20
 
 
-class ClientUpdate:
-    """The work of clients whose whole update is protected (or, without a bound, of plain FedAvg)."""
+class WholeClients:
+    """What the work of whole clients has in common: an item is a client, which trains on all it holds."""
 
     def __init__(self, site: Site, theta: np.ndarray, terms: Terms) -> None:
         from sordino.clients.descent import Descent
 
         self.site, self.plan, self.theta, self.terms = site, terms.plan, theta, terms
         self.descent = Descent(self.plan.optimizer, self.plan.lr, self.plan.momentum)
+
+    def items(self, round: int, cohort: np.ndarray) -> list[int]:
+        return [int(k) for k in cohort]
+
+    def weight(self, item: int) -> int:
+        return self.site.federation.size(item)
+
+    def assumptions(self) -> tuple[str, ...]:
+        return ()  # a whole update is clipped as one vector, in double precision
+
+
+class ClientUpdate(WholeClients):
+    """The work of clients whose whole update is protected (or, without a bound, of plain FedAvg)."""
+
+    def __init__(self, site: Site, theta: np.ndarray, terms: Terms) -> None:
+        super().__init__(site, theta, terms)
         self._waiting: dict[tuple[int, int], np.ndarray] = {}  # by round and client
         self._room = KEEP // (4 * site.flat.size)
         self.layers: PersonalLayers | None = None
@@ -65,15 +81,6 @@ class ClientUpdate:
         named = defences.build(self.plan)
         self.defence: defences.Change | None = named
         defences.check_model(named, site.flat.model, site.federation.input_shape, site.blank()[0].dtype)
-
-    def items(self, round: int, cohort: np.ndarray) -> list[int]:
-        return [int(k) for k in cohort]
-
-    def weight(self, item: int) -> int:
-        return self.site.federation.size(item)
-
-    def assumptions(self) -> tuple[str, ...]:
-        return ()  # a whole update is clipped as one vector, in double precision
 
     def query(self, request: Request, item: int) -> Reply:
         update = self.update(request.round, item)

@@ -28,7 +28,7 @@ from sordino.privacy.vocabulary import Observer, Unit
 from sordino.rules.base import NOTHING, RoundOutput, Rule
 from sordino.schemes import certified, expected
 from sordino.schemes.base import Exposure
-from sordino.schemes.client import Client
+from sordino.schemes.client import Client, WholeClients
 from sordino.schemes.local import LocalRound, released_request
 from sordino.schemes.request import Reply, Request, Work
 from sordino.schemes.round import Context, Round
@@ -98,23 +98,12 @@ class EpochRelease(Client):
         return expected.same(released_request(terms, asked.round, asked.state), asked)
 
 
-class EpochUpdates:
+class EpochUpdates(WholeClients):
     """The work of clients that release after every local epoch."""
 
     def __init__(self, site: Site, theta: np.ndarray, rule: Rule, terms: Terms) -> None:
-        from sordino.clients.descent import Descent
-
-        self.site, self.plan, self.theta, self.rule, self.terms = site, terms.plan, theta, rule, terms
-        self.descent = Descent(self.plan.optimizer, self.plan.lr, self.plan.momentum)
-
-    def items(self, round: int, cohort: np.ndarray) -> list[int]:
-        return [int(k) for k in cohort]
-
-    def weight(self, item: int) -> int:
-        return self.site.federation.size(item)
-
-    def assumptions(self) -> tuple[str, ...]:
-        return ()  # a whole update is clipped as one vector, in double precision
+        super().__init__(site, theta, terms)
+        self.rule = rule
 
     def query(self, request: Request, item: int) -> Reply:
         raise AssertionError("clients that release by epoch are asked nothing")

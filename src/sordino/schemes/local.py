@@ -192,9 +192,14 @@ class LocalSteps:
         assert isinstance(scheme, Local)
         self.site, self.plan, self.theta, self.rule, self.terms = site, terms.plan, theta, rule, terms
         self.scheme = scheme
-        self.per_example = PerExample(site.flat, site.losses, slots=slots_for(self.plan.batch_size))
+        self.per_example = PerExample(site.flat, site.losses, slots=self.slots)
         self.per_example.prepare(*site.blank())  # before workers are forked
         self.descent = Descent(self.plan.optimizer, self.plan.lr, self.plan.momentum)
+
+    @property
+    def slots(self) -> int:
+        """How many records run at a time: of a draw by coins."""
+        return slots_for(self.plan.batch_size)
 
     def items(self, round: int, cohort: np.ndarray) -> list[int]:
         return [int(k) for k in cohort]

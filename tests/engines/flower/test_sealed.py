@@ -136,7 +136,7 @@ def test_masked_numbers_do_not_show_the_update(hall, tmp_path, monkeypatch):
         assert not (masked[: clear.size].view(np.int64) == clear).any()
 
 
-def test_too_few_survivors_lose_the_round_and_the_purses_stay_spent(hall, tmp_path, paid):
+def test_too_few_survivors_lose_the_round_and_the_budgets_stay_spent(hall, tmp_path, paid):
     p = plan(secure=True, survivors=4)
     for name in ("n3", "n4"):
         Fate(hall, name, in_round("work", 2, "mute"))
@@ -150,7 +150,7 @@ def test_too_few_survivors_lose_the_round_and_the_purses_stay_spent(hall, tmp_pa
     assert max(spent(paid, result.terms.order).values()) <= room
     for k, name in enumerate(hall.names):
         (run,) = hall.holders[name]._runs.values()
-        assert run.account.after.spent > spent(paid, result.terms.order)[k] * 1.01, "the lost purse counts in full"
+        assert run.account.after.spent > spent(paid, result.terms.order)[k] * 1.01, "the lost budget counts in full"
         (kept,) = (tmp_path / "holders" / name / "runs").iterdir()
         own = Ledger.read(kept / "ledger.jsonl")
         assert own.spending.largest() <= room and len(list(own)) == 5
@@ -306,7 +306,7 @@ def test_an_account_goes_forward_only(hall, tmp_path):
     assert seeded.round == 5 and seeded.after.spent == run.account.after.spent
     assert seeded.after.net.size and np.array_equal(seeded.after.rows, run.account.after.rows)
     again = seeded.task(5, [], run.ledger)
-    assert again.own.turns == 5 and again.purse == pytest.approx(again.own.purse + again.grant)
+    assert again.own.turns == 5 and again.round_budget == pytest.approx(again.own.unspent + again.grant)
 
 
 @pytest.mark.parametrize("damage", ["old", "empty"])
@@ -331,7 +331,7 @@ def test_an_account_that_fell_behind_counts_what_the_ledger_knows(secure, damage
     assert old and result.rounds == 6
     true, (run,) = spent(paid, result.terms.order), hall.holders["n1"]._runs.values()
     assert true[1] <= run.account.after.spent <= result.terms.budget * (1 + 1e-9)
-    assert true[1] < 0.98 * run.account.after.spent, "what was left in the purses is given up"
+    assert true[1] < 0.98 * run.account.after.spent, "what was left in the budgets is given up"
 
 
 def test_a_server_that_cries_wolf_gains_nothing(hall, tmp_path, paid):
@@ -383,7 +383,7 @@ def test_where_the_server_keeps_accounts_a_report_that_never_came_counts_as_spen
     true = spent(paid, result.terms.order)
     kept, _ = checkpoint.load(tmp_path / "run" / "checkpoint")
     told = dict(zip(kept.clients["ids"].tolist(), kept.clients["sums"].tolist()))
-    for k, (_, purse, granted, counted) in told.items():
-        assert counted >= true[k] * (1 - 1e-5) and purse + counted == pytest.approx(granted)
+    for k, (_, budget, granted, counted) in told.items():
+        assert counted >= true[k] * (1 - 1e-5) and budget + counted == pytest.approx(granted)
     refused = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["cohort"] for row in refused] == [5, 5, 4, 5, 5, 5], "it is back, and its own ledger agrees"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 pytest.importorskip("torch")
 
 from sordino.privacy.mechanisms import FixedPoint  # noqa: E402
-from sordino.schemes.fedmap import allocation as purses  # noqa: E402
+from sordino.schemes.fedmap import allocation  # noqa: E402
 from sordino.schemes.fedmap.client import ClientState, Report, SummedReport, within_reach  # noqa: E402
 from sordino.schemes.fedmap.scheme import REPORT_LENGTH  # noqa: E402
 
@@ -30,34 +30,34 @@ def courses(turns):
 def test_no_course_is_granted_more_than_is_charged(course):
     own, turns = ClientState.blank(), len(course)
     for i, (fate, share) in enumerate(course):
-        charged = BUDGET * float(purses.most_granted(np.array([i + 1]), np.array([turns]))[0])
+        charged = BUDGET * float(allocation.most_granted(np.array([i + 1]), np.array([turns]))[0])
         if fate == "absent":
             own = replace(own, turns=own.turns + 1)
         elif fate == "lost":
-            own = purses.lost(own, purses.purse_and_grant(own, BUDGET, turns)[1])
+            own = allocation.lost(own, allocation.round_budget_and_grant(own, BUDGET, turns)[1])
         else:
-            errand = purses.next_task(0, own, BUDGET, turns)
-            assert errand.purse <= errand.own.purse + errand.grant + 1e-12 and errand.own.turns == i + 1
-            used = share * errand.purse
-            own = replace(errand.own, purse=errand.purse - used, spent=errand.own.spent + used)
+            errand = allocation.next_task(0, own, BUDGET, turns)
+            assert errand.round_budget <= errand.own.unspent + errand.grant + 1e-12 and errand.own.turns == i + 1
+            used = share * errand.round_budget
+            own = replace(errand.own, unspent=errand.round_budget - used, spent=errand.own.spent + used)
         assert own.turns == i + 1
         assert own.granted <= charged * (1 + 1e-9) and charged <= BUDGET * (1 + 1e-12)
-        assert own.spent + own.purse == pytest.approx(own.granted)
+        assert own.spent + own.unspent == pytest.approx(own.granted)
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 7, 40])
-def test_the_charge_is_that_of_spending_every_purse_in_full(turns):
+def test_the_charge_is_that_of_spending_every_round_budget_in_full(turns):
     own = ClientState.blank()
     for i in range(1, turns + 1):
-        errand = purses.next_task(0, own, BUDGET, turns)
-        own = replace(errand.own, purse=0.0, spent=errand.own.spent + errand.purse)
-        charged = float(purses.most_granted(np.array([i]), np.array([turns]))[0])
+        errand = allocation.next_task(0, own, BUDGET, turns)
+        own = replace(errand.own, unspent=0.0, spent=errand.own.spent + errand.round_budget)
+        charged = float(allocation.most_granted(np.array([i]), np.array([turns]))[0])
         assert own.spent / BUDGET == pytest.approx(charged, rel=1e-9)
     assert own.spent == pytest.approx(BUDGET)
 
 
 def test_nothing_is_charged_before_the_first_turn():
-    assert purses.most_granted(np.array([0, 0]), np.array([0, 5])).tolist() == [0.0, 0.0]
+    assert allocation.most_granted(np.array([0, 0]), np.array([0, 5])).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("clients", [1, 3, 1000, 1_000_000])

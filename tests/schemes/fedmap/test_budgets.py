@@ -58,7 +58,7 @@ def test_settling_goes_through_the_terms():
     assert isinstance(settle_any(plan(), PUBLIC), Budgets)
     printed = settle_any(plan(variant="published"), PUBLIC)
     assert isinstance(printed, PublishedTerms) and printed.claimed is None and not printed.proven
-    assert len(printed.reasons) == 13
+    assert len(printed.reasons) == 11
 
 
 def test_one_size_for_all():

@@ -76,13 +76,13 @@ def test_the_statement_of_a_certified_run(linear, tmp_path):
     assert told["proven"] and told["epsilon"] == 2.0 and told["reasons"] == []
 
 
-def test_a_purse_is_on_disk_before_any_data_is_touched(linear, tmp_path, monkeypatch):
+def test_a_round_budget_is_on_disk_before_any_data_is_touched(linear, tmp_path, monkeypatch):
     real, seen = ControlledSteps.contribute, []
 
     def give(self, request, item, out):
         grant = Ledger.read(tmp_path / "run" / "ledger.jsonl").granted(request.round)
         costs = dict(zip(grant.clients.tolist(), np.broadcast_to(grant.costs, grant.clients.shape).tolist()))
-        seen.append(item.purse <= costs[item.client] + item.own.purse)
+        seen.append(item.round_budget <= costs[item.client] + item.own.unspent)
         return real(self, request, item, out)
 
     monkeypatch.setattr(ControlledSteps, "contribute", give)
@@ -145,18 +145,18 @@ def test_under_secure_noise_a_round_cut_short_is_lost_and_the_budget_holds(
     assert max(row["spent"] for row in result.metrics) <= 1.0
 
 
-def test_purses_are_at_most_twice_the_even_share(linear, tmp_path, monkeypatch):
+def test_budgets_are_at_most_twice_the_even_share(linear, tmp_path, monkeypatch):
     seen = []
     real = ControlledSteps.contribute
 
     def give(self, request, item, out):
-        seen.append((item.purse, item.later, item.turns))
+        seen.append((item.round_budget, item.later, item.turns))
         return real(self, request, item, out)
 
     monkeypatch.setattr(ControlledSteps, "contribute", give)
     run(linear, tmp_path / "run")
-    for purse, later, turns in seen:
-        assert purse <= 2 * (purse + later) / turns * (1 + 1e-9) or turns == 1
+    for budget, later, turns in seen:
+        assert budget <= 2 * (budget + later) / turns * (1 + 1e-9) or turns == 1
         assert turns > 1 or later == 0
 
 
@@ -173,8 +173,8 @@ def test_accounts_round_trip_as_arrays():
     assert list(back) == [1, 3, 7] and unpack(pack({})) == {}
     for k, own in accounts.items():
         assert np.array_equal(own.net, back[k].net) and np.array_equal(own.rows, back[k].rows)
-        assert (own.bound, own.purse, own.granted, own.spent, own.turns) == (
-            back[k].bound, back[k].purse, back[k].granted, back[k].spent, back[k].turns
+        assert (own.bound, own.unspent, own.granted, own.spent, own.turns) == (
+            back[k].bound, back[k].unspent, back[k].granted, back[k].spent, back[k].turns
         )  # fmt: skip
 
 
@@ -225,7 +225,7 @@ def test_the_published_variant_says_what_it_is(linear, tmp_path, monkeypatch):
     monkeypatch.setattr(PrintedLedger, "charge", lambda self, who, s: (sigmas.append((who, s)), real(self, who, s))[1])
     result = run(linear, tmp_path / "run", plan(variant="published"))
     told = result.to_json()
-    assert told["epsilon"] == "inf" and len(told["reasons"]) == 13
+    assert told["epsilon"] == "inf" and len(told["reasons"]) == 11
     text = result.statement.text()
     assert text.startswith("PRIVACY STATEMENT: fedmap (published)") and "NOT PRIVATE" in text
     rho = defaultdict(float)

@@ -39,7 +39,7 @@ def weights(result):
 
 @pytest.mark.parametrize("settings", [{}, {"cohort": 12}, {"server_optimizer": "adam", "server_lr": 0.1}])
 def test_the_model_is_that_of_the_observer_server(linear, tmp_path, settings):
-    """Where no cohort is too small to meet: same noise, same purses, same model."""
+    """Where no cohort is too small to meet: same noise, same budgets, same model."""
     assert min(len(sampling.public_cohort(plan(observer="server", **settings), t)) for t in range(1, 9)) >= 2
     clear = run(linear, tmp_path / "clear", plan(observer="server", **settings))
     sealed = run(linear, tmp_path / "sealed", plan(**settings))
@@ -59,7 +59,7 @@ def test_every_budget_is_approached_and_none_is_passed(linear, tmp_path, paid):
 
 
 def test_what_is_charged_is_public_and_covers_what_is_granted(linear, tmp_path, monkeypatch):
-    """The ledger would be the same for any other records; purses are never beyond it, and it is on disk first."""
+    """The ledger would be the same for any other records; budgets are never beyond it, and it is on disk first."""
     real, seen = ControlledSteps.contribute, []
 
     def give(self, request, item, out):
@@ -67,7 +67,7 @@ def test_what_is_charged_is_public_and_covers_what_is_granted(linear, tmp_path, 
         for grant in Ledger.read(tmp_path / "run" / "ledger.jsonl").grants:
             for k, cost in zip(grant.clients.tolist(), np.broadcast_to(grant.costs, grant.clients.shape)):
                 granted[k] += cost
-        seen.append(item.own.spent + item.purse <= granted[item.client] * (1 + 1e-9))
+        seen.append(item.own.spent + item.round_budget <= granted[item.client] * (1 + 1e-9))
         return real(self, request, item, out)
 
     monkeypatch.setattr(ControlledSteps, "contribute", give)
@@ -82,7 +82,7 @@ def test_what_is_charged_is_public_and_covers_what_is_granted(linear, tmp_path, 
     assert costs[0] == costs[1]
 
 
-def test_purses_beyond_the_charge_are_refused(linear, tmp_path, monkeypatch):
+def test_budgets_beyond_the_charge_are_refused(linear, tmp_path, monkeypatch):
     monkeypatch.setattr("sordino.schemes.fedmap.allocation.GENEROUS", 2.5)
     with pytest.raises(NotPrivate, match="add up to more than it is charged"):
         run(linear, tmp_path / "run")
@@ -132,7 +132,7 @@ def test_a_seeded_run_goes_on_bit_for_bit(linear, tmp_path, monkeypatch):
     assert all(grant.attempt == 1 for grant in Ledger.read(tmp_path / "cut" / "ledger.jsonl"))
 
 
-def test_under_secure_noise_a_round_cut_short_is_lost_and_its_purses_are_spent(linear, tmp_path, monkeypatch, paid):
+def test_under_secure_noise_a_round_cut_short_is_lost_and_its_budgets_are_spent(linear, tmp_path, monkeypatch, paid):
     wanted = plan(secure=True)
     with crashing(monkeypatch, 1, round=3):
         run(linear, tmp_path / "run", wanted)
@@ -145,7 +145,7 @@ def test_under_secure_noise_a_round_cut_short_is_lost_and_its_purses_are_spent(l
     ((before, after),) = kept
     old, new = unpack(before.clients), unpack(after.clients)
     for k in sampling.public_cohort(wanted, 3).tolist():
-        assert new[k].purse == 0 and new[k].spent == pytest.approx(new[k].granted) and new[k].spent > 0
+        assert new[k].unspent == 0 and new[k].spent == pytest.approx(new[k].granted) and new[k].spent > 0
         assert k not in old or new[k].spent > old[k].spent
     assert after.rule["lost"] == [3]
     assert max(spent(paid, result.terms.order).values()) <= rdp.budget(2.0, 1e-5, result.terms.order)

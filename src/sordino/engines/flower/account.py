@@ -1,11 +1,11 @@
 """FedMAP's account at the client that it belongs to, for runs whose server is told sums only.
 
 Of the last round that the client took part in the account has two entries: what it kept before, and what it kept after. It is on
-disk before a purse is granted and before an answer leaves. The next round goes on from
+disk before a round's budget is granted and before an answer leaves. The next round goes on from
 
     the entry after     as a rule
     the entry before    if the same round is tried again, with the same seeded noise; with secure noise it is refused
-    before, charged     if the round came to nothing here, or the server says that it did everywhere: all that the purse held
+    before, charged     if the round came to nothing here, or the server says that it did everywhere: all of its budget
                         counts as spent
 
 What the server says can only add to what counts as spent, never take from it. Nor can a file that fell behind, when the machine itself
@@ -62,7 +62,7 @@ class Account:
         return allocation.next_task(self.me, self._base, self.budget, self.turns)
 
     def begin(self, t: int, task: ClientTask) -> None:
-        """Before the purse is granted: should anything happen from here on, it counts as spent."""
+        """Before the round's budget is granted: should anything happen from here on, it counts as spent."""
         self.round, self.before, self.after, self._grant = t, self._base, None, task.grant
         self._save()
 

@@ -88,11 +88,11 @@ class HolderRun:
         # Of the try that is under way: its name, its round, the phases done, and the share of the round that queries took.
         self.attempt, self.round, self.taken = "", 0, 0.0
         self.done: tuple[str, ...] = ()
-        self._purse = 0.0  # granted in earlier rounds and not spent (FedMAP)
+        self._unspent = 0.0  # granted in earlier rounds and not spent (FedMAP)
         self.account = Account(folder / "account", self.terms, self.me) if self.terms.scheme.report_length else None
         self._recall()
         if self.ledger.last is not None and self.ledger.last.round > self.round:
-            self._purse = 0.0  # what was pending fell behind the ledger: it may have been spent since
+            self._unspent = 0.0  # what was pending fell behind the ledger: it may have been spent since
 
     def close(self) -> None:
         self.ledger.close()
@@ -229,7 +229,7 @@ class HolderRun:
         if self.account is not None and isinstance(report, Report):
             self.account.close(report.own)
         elif isinstance(report, Report):
-            self._purse = report.own.purse
+            self._unspent = report.own.unspent
             self._remember()
         answers = [reply.answer for reply in replies if reply.answer is not None]
         noise = sum(reply.noise for reply in replies)
@@ -307,7 +307,7 @@ class HolderRun:
 
     def _grant(self, t: int, task: ClientTask | None) -> None:
         if task is not None and isinstance(self.terms, Budgets):
-            self._grant_purse(t, task, self.terms.order)
+            self._grant_round_budget(t, task, self.terms.order)
             return
         event, secure = self.terms.round_event(t), self.plan.secure
         if self.ledger.resume(t, secure, event) is not None:
@@ -321,24 +321,24 @@ class HolderRun:
                     self.ledger.request(self.terms.round_event(earlier), earlier)
         self.ledger.request(event, t)
 
-    def _grant_purse(self, t: int, task: ClientTask, order: int) -> None:
-        """Charge what the purse holds beyond what is left of earlier ones. A try that was cut short may have spent all."""
+    def _grant_round_budget(self, t: int, task: ClientTask, order: int) -> None:
+        """Charge what the round's budget holds beyond what is left of earlier ones. A try that was cut short may have spent all."""
         standing = self.ledger.granted(t)
         if self.account is not None:
             self.account.begin(t, task)
-            left = task.own.purse
+            left = task.own.unspent
         else:
-            left = 0.0 if standing is not None else self._purse
+            left = 0.0 if standing is not None else self._unspent
         if standing is not None and not self.plan.secure:
             self.ledger.resume(t, False)
             return
-        cost = max(0.0, task.purse - left)
+        cost = max(0.0, task.round_budget - left)
         event = events.gaussian(math.sqrt(order / (2 * cost))) if cost > 0 else events.nothing()
         if standing is not None:
             self.ledger.resume(t, True, clients=[0], costs=[cost])
         else:
             self.ledger.request(event, t, [0], [cost])
-        self._purse = 0.0  # until the report says what is left
+        self._unspent = 0.0  # until the report says what is left
 
     def _open_ledger(self) -> Ledger:
         path, digest, terms = self.folder / "ledger.jsonl", self.plan.digest(), self.terms
@@ -371,7 +371,7 @@ class HolderRun:
 
     def _remember(self) -> None:
         head = {"attempt": self.attempt, "round": self.round, "done": list(self.done), "taken": self.taken}
-        head |= {"drawn": self._drawn, "purse": self._purse}
+        head |= {"drawn": self._drawn, "unspent": self._unspent}
         message = Message("pending", head, {"theta": self.theta})
         write_atomically(self.folder / "pending", wire.to_bytes(message), private=True)
 
@@ -383,7 +383,7 @@ class HolderRun:
         self.attempt, self.round = kept.head["attempt"], kept.head["round"]
         self.done, self.taken = tuple(kept.head["done"]), kept.head["taken"]
         self.theta[:] = kept.array("theta", np.float32, self.theta.size)
-        self._purse = kept.head["purse"]
+        self._unspent = kept.head["unspent"]
         self._draw_anew(kept.head["drawn"])
 
 

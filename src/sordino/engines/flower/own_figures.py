@@ -48,5 +48,5 @@ def _accuracy(run: HolderRun, flat: Flat, vector: np.ndarray) -> float | None:
         return None
     x, y = run.site.client(run.me)
     with torch.no_grad(), one_thread():
-        right = sum(int((flat.model(a).argmax(1) == b).sum()) for a, b in zip(x.split(PIECE), y.split(PIECE)))
+        right = sum(int((flat.model(a).argmax(-1) == b).sum()) for a, b in zip(x.split(PIECE), y.split(PIECE)))
     return right / max(1, len(y))

@@ -125,6 +125,10 @@ class Part(Federation):
         """Client `own`'s place. The `plan` says which records are held out, if some are."""
         gaps = facts.schema is not None and facts.schema.gaps
         x, y = checked(x, y, facts.classes, f"client {own}", facts.task, gaps)
+        if facts.task == CLASSIFICATION and y.ndim > 1:
+            raise BadInput(
+                "labels at every position of a record are for runs on one machine; give one label per record."
+            )
         if tuple(x.shape[1:]) != facts.shape:
             raise BadInput(f"the records here have shape {tuple(x.shape[1:])}, the federation's {facts.shape}.")
         if not 0 <= own < facts.clients or len(y) != facts._all[own]:

@@ -4,8 +4,8 @@ Before each step, in this order:
 
     look       at the last step's released gradient and count, at the drift of released parameters, at round and budget
     propose    (C, z), by MetaNet
-    pay        the step's cost at z, out of the round's purse; a proposal that is refused is asked again at the even multiplier
-               of the purse; a client that cannot pay for that either sits out the rest of the round
+    pay        the step's cost at z, out of the round's budget; a proposal that is refused is asked again at the even multiplier
+               of that budget; a client that cannot pay for that either sits out the rest of the round
     step       a Poisson batch of the client's own records, each gradient clipped to C, noise z C on the sum, as in `dpsgd`
 
 Steps are measured in bounds: the released gradient is divided by the bound that clipped it and multiplied by the plan's (as De et
@@ -49,7 +49,7 @@ class ClientState:
     net: np.ndarray  # the trained part of its MetaNet; empty: as pre-trained
     rows: np.ndarray  # the last looks [at most 5, features]
     bound: float = 0.0  # 0: not yet begun
-    purse: float = 0.0  # granted and not spent
+    unspent: float = 0.0  # granted and not spent
     granted: float = 0.0
     spent: float = 0.0
     turns: int = 0  # rounds that it was drawn for
@@ -64,15 +64,15 @@ class ClientTask:
     """One client's work in a round: what it may spend now, and what it will be able to spend later."""
 
     client: int
-    purse: float
+    round_budget: float
     later: float  # of its budget, not yet granted
     turns: int  # rounds that it will be drawn for, this one included
     own: ClientState
 
     @property
     def grant(self) -> float:
-        """What of the purse is new."""
-        return max(0.0, self.purse - self.own.purse)
+        """What of the round's budget is new."""
+        return max(0.0, self.round_budget - self.own.unspent)
 
     def progress(self, part: float) -> float:
         """The share of all its steps that are over, when so much of this round is."""
@@ -155,7 +155,7 @@ class ControlledSteps(LocalSteps):
         self._tables: dict[tuple[float, int], Table] = {}
 
     def items(self, round: int, cohort: np.ndarray) -> list[int]:
-        raise AssertionError("errands are made by the round, which grants their purses")
+        raise AssertionError("errands are made by the round, which grants their budgets")
 
     def weight(self, item: ClientTask) -> int:  # type: ignore[override]
         return self.site.federation.size(item.client)
@@ -164,8 +164,8 @@ class ControlledSteps(LocalSteps):
         return Reply(report=self._round(request, item, out))
 
     def _round(self, request: Request, item: ClientTask, out: np.ndarray) -> Report:
-        """Run the round's steps as far as the purse allows; put the released move into `out` and report."""
-        if not item.purse > 0:
+        """Run the round's steps as far as its budget allows; put the released move into `out` and report."""
+        if not item.round_budget > 0:
             return Report(item.client, item.own)
         k, flat, own, public = item.client, self.site.flat, item.own, request.state
         examples = self.site.federation.size(k)
@@ -174,20 +174,20 @@ class ControlledSteps(LocalSteps):
         flat.load(self.theta)
         self.site.seed_layers(request.round, k)
         move = self.descent.start(flat.size, flat.theta.device)
-        purse, steps, diary = RoundBudget(item.purse), self.scheme.local_steps(examples), _Diary()
+        granted, steps, diary = RoundBudget(item.round_budget), self.scheme.local_steps(examples), _Diary()
         rows = own.rows.tolist()
         bound = own.bound or public["bound"]
-        budget = own.spent + item.purse + item.later
+        budget = own.spent + item.round_budget + item.later
         drift = public["moved"] / (self.plan.lr * self.plan.bound)
         look = Look(drift=drift, progress=item.progress(0.0), spent=own.spent / budget if budget else 1.0)
         for step in range(steps):
             rows = [*rows, look.row()][-features.LENGTH :]
-            allowance = (purse.left + item.later) / (steps - step + (item.turns - 1) * steps)
+            allowance = (granted.left + item.later) / (steps - step + (item.turns - 1) * steps)
             proposal = self._propose(net, rows, bound, float(table.multiplier(allowance)[0]))
             if proposal is None:
                 break
             proposed, multiplier, even = proposal
-            paid = self._pay(purse, table, multiplier, steps - step)
+            paid = self._pay(granted, table, multiplier, steps - step)
             if paid is None:
                 break
             multiplier, cost = paid
@@ -204,7 +204,7 @@ class ControlledSteps(LocalSteps):
             diary.costs.append(cost / allowance)
             diary.slopes.append(_slope(table, multiplier))
             diary.within.append(min(max(state["within"], 0.0), 1.0))
-            spent = (own.spent + purse.spent) / budget
+            spent = (own.spent + granted.spent) / budget
             change, progress = math.log(proposed / bound), item.progress((step + 1) / steps)
             look = Look(state["within"], change, state["noise"], state["signal"], drift, progress, spent)
             bound = proposed
@@ -216,10 +216,10 @@ class ControlledSteps(LocalSteps):
             net=net.personal if self.rule.tune and not self.rule.hold else own.net,
             rows=np.asarray(rows, np.float32).reshape(-1, len(features.NAMES[CERTIFIED])),
             bound=bound,
-            purse=purse.left,
-            spent=own.spent + purse.spent,
+            unspent=granted.left,
+            spent=own.spent + granted.spent,
         )
-        share = purse.spent / budget if budget else 0.0
+        share = granted.spent / budget if budget else 0.0
         return Report(k, after, tuple(diary.bounds), tuple(diary.multipliers), share)
 
     # ---- the parts of a step -----------------------------------------------------------------------------------------
@@ -240,13 +240,13 @@ class ControlledSteps(LocalSteps):
         return proposed, multiplier, even
 
     @staticmethod
-    def _pay(purse: RoundBudget, table: Table, multiplier: float, steps: int) -> tuple[float, float] | None:
-        """The multiplier that was paid for, and its cost. The purse is asked before any record is drawn."""
-        for asked in (multiplier, float(table.multiplier(purse.left / steps)[0])):
+    def _pay(granted: RoundBudget, table: Table, multiplier: float, steps: int) -> tuple[float, float] | None:
+        """The multiplier that was paid for, and its cost. The budget is asked before any record is drawn."""
+        for asked in (multiplier, float(table.multiplier(granted.left / steps)[0])):
             asked = max(asked, table.least)
             cost = float(table.cost(asked)[0])
-            if purse.affords(cost) and asked <= features.MULTIPLIERS[1]:
-                purse.request(cost)
+            if granted.affords(cost) and asked <= features.MULTIPLIERS[1]:
+                granted.request(cost)
                 return asked, cost
         return None
 

@@ -15,19 +15,27 @@ from sordino.schemes.fedmap.client import ClientState, ClientTask, Report
 from sordino.schemes.fedmap.published import RawReport
 
 Parts = tuple[Json, dict[str, np.ndarray]]
-_SUMS = ("bound", "purse", "granted", "spent", "turns")
+_SUMS = ("bound", "unspent", "granted", "spent", "turns")
 
 
 def task_to_plain(task: ClientTask) -> Parts:
     own, arrays = state_to_plain(task.own)
-    said = {"client": task.client, "purse": task.purse, "later": task.later, "turns": task.turns, "own": own}
+    said = {
+        "client": task.client,
+        "round_budget": task.round_budget,
+        "later": task.later,
+        "turns": task.turns,
+        "own": own,
+    }
     return said, arrays
 
 
 def task_from_plain(said: Plain, arrays: Mapping[str, np.ndarray]) -> ClientTask:
     try:
         own = state_from_plain(said["own"], arrays)
-        return ClientTask(int(said["client"]), float(said["purse"]), float(said["later"]), int(said["turns"]), own)
+        return ClientTask(
+            int(said["client"]), float(said["round_budget"]), float(said["later"]), int(said["turns"]), own
+        )
     except (KeyError, TypeError, ValueError):
         raise BadInput("a task cannot be read: both sides need the same version.") from None
 

@@ -17,6 +17,7 @@ gives no constants for "C proportional to mean plus variance of the norms" and "
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ import numpy as np
 import torch
 
 from sordino.privacy import mechanisms
-from sordino.privacy.bounds import Flat
+from sordino.privacy.bounds import Bound, Flat
 from sordino.privacy.randomness import source, stream
 from sordino.privacy.release import Private, disclose
 from sordino.schemes.fedmap.client import ClientState, ClientTask, ControlledSteps
@@ -34,10 +35,11 @@ from sordino.schemes.fedmap.metanet.net import MetaNet, load
 from sordino.schemes.request import Reply, Request
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from sordino.privacy.randomness import Source
 
+Clipper = Callable[
+    [Bound], tuple[np.ndarray, np.ndarray]
+]  # the gradients of one batch: their clipped sum, and their norms
 HUGE = Flat(1e12)  # clips nothing that is finite
 
 
@@ -54,6 +56,10 @@ class RawReport:
 
 class PublishedSteps(ControlledSteps):
     """The work of clients as the paper prints it."""
+
+    @property
+    def slots(self) -> int:
+        return self.plan.batch_size  # the most that a batch of shuffled data has
 
     def contribute(self, request: Request, item: ClientTask, out: np.ndarray) -> Reply:  # type: ignore[override]
         return Reply(report=self._raw_round(request, item, out))
@@ -72,13 +78,13 @@ class PublishedSteps(ControlledSteps):
         for _ in range(self.plan.local_epochs):
             for part in np.array_split(batches.permutation(len(y)), math.ceil(len(y) / self.plan.batch_size)):
                 at = torch.from_numpy(part).to(x.device)
-                batch = x.index_select(0, at), y.index_select(0, at)
+                clipped_to = self.per_example.clipper(x.index_select(0, at), y.index_select(0, at))
                 if net is None:
                     bound, sigma = self.rule.start, self.rule.sigma
                 else:
-                    rows = [*rows, self._statistics(*batch, drift)][-features.LENGTH :]
+                    rows = [*rows, self._statistics(clipped_to, drift)][-features.LENGTH :]
                     bound, sigma = self._decide(net, rows)
-                gradient = self._noisy(*batch, bound, sigma, noise)
+                gradient = self._noisy(clipped_to, bound, sigma, noise)
                 moved = move(torch.from_numpy(gradient.astype(np.float32)).to(x.device))
                 flat.theta.sub_(moved)
                 drift = float(torch.linalg.vector_norm(moved))
@@ -97,12 +103,12 @@ class PublishedSteps(ControlledSteps):
         outputs = net.decide(*features.stack([rows], 4))[0]
         bound, sigma = features.read(PUBLISHED, outputs.tolist())
         bound, sigma = bound * self.rule.bound_scale, sigma * self.rule.sigma_scale
-        features.usable(bound, sigma, "sigma")
+        features.carried(bound, sigma)
         return bound, sigma
 
-    def _statistics(self, x: Tensor, y: Tensor, drift: float) -> list[float]:
+    def _statistics(self, clipped_to: Clipper, drift: float) -> list[float]:
         """h of equation 4, from raw gradients: the sum of squares, less that of the mean, is the spread."""
-        total, norms = self.per_example.clipped_sum(x, y, HUGE)
+        total, norms = clipped_to(HUGE)
         count, norms = len(norms), np.nan_to_num(norms, posinf=0)
         mean = total / count
         variance = max(float(np.square(norms).mean() - np.square(mean).sum()), 0.0)
@@ -110,14 +116,15 @@ class PublishedSteps(ControlledSteps):
         raw = Private(features.raw_row(trace, float(norms.max()), drift, variance))
         return disclose(raw, "exact statistics of a batch set its bound and its noise")[0].value
 
-    def _noisy(self, x: Tensor, y: Tensor, bound: float, sigma: float, noise: Source) -> np.ndarray:
+    def _noisy(self, clipped_to: Clipper, bound: float, sigma: float, noise: Source) -> np.ndarray:
         """The mean of clipped gradients; sigma is the noise on their sum, or on the mean itself."""
-        clip, std = Flat(bound), sigma if self.rule.on_sum else sigma * len(y)  # on the sum
-        total, _ = self.per_example.clipped_sum(x, y, clip)
-        grid = mechanisms.FixedPoint.for_bound(max(bound, 16 * sigma), len(y))  # room for the noise too
+        clip = Flat(bound)
+        total, norms = clipped_to(clip)
+        std = sigma if self.rule.on_sum else sigma * len(norms)  # on the sum
+        grid = mechanisms.FixedPoint.for_bound(max(bound, 16 * sigma), len(norms))  # room for the noise too
         raw = Private(mechanisms.Sum(grid.encode(total), grid), bound=clip)
         noisy, _ = mechanisms.gaussian(raw, clip, std / bound, noise)
-        return noisy.value / len(y)
+        return noisy.value / len(norms)
 
     def _regularise(self, net: MetaNet, rows: list[list[float]]) -> None:
         """Equations 11 to 15. eps_global is a constant here, so it cannot appear in a gradient."""

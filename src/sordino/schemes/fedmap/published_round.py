@@ -14,9 +14,10 @@ import numpy as np
 from sordino.federation import sampling
 from sordino.privacy import mechanisms
 from sordino.privacy.release import disclose
+from sordino.rules.base import State
 from sordino.schemes.fedmap.budgets import PublishedTerms
 from sordino.schemes.fedmap.client import ClientState, ClientTask
-from sordino.schemes.fedmap.diagnostics import proxy
+from sordino.schemes.fedmap.diagnostics import deviation, largest_claim, proxy
 from sordino.schemes.fedmap.metanet.features import PUBLISHED
 from sordino.schemes.fedmap.published import RawReport
 from sordino.schemes.fedmap.rounds import pack, unpack
@@ -25,6 +26,8 @@ from sordino.schemes.fedmap.scheme import PUBLISHED_GRID
 from sordino.schemes.request import CONTRIBUTE, Request
 from sordino.schemes.round import Round, RoundMetrics, RoundResult, TrainState
 from sordino.schemes.terms import Terms
+
+REMEMBERED = ("deviation", "least_sigma", "rounds_seen")  # from round to round
 
 
 class FedMapPublishedRound(Round):
@@ -53,21 +56,35 @@ class FedMapPublishedRound(Round):
             book.charge(who, np.array([report.sigma for report in reports]))
         # The client's loss has it as a constant, so that it changes nothing; it is broadcast all the same.
         rule = model.rule | {"moved": float(np.linalg.norm(theta - model.theta)), "eps_global": book.epsilon()}
+        figures = self._diagnostics(t, reports, rule)
+        rule |= {name: figures[name] for name in REMEMBERED if name in figures}
         facts = RoundMetrics(
             cohort=len(reports),
             bound=_typical([report.bound for report in reports]),
             multiplier=_typical([report.sigma for report in reports]) or 0.0,
             noise=0.0,
             moved=float(np.linalg.norm(mean)),
-            extra={"eps_global": rule["eps_global"]} | self._proxy(reports),
+            extra={"eps_global": rule["eps_global"]} | figures,
         )
         return RoundResult(TrainState(t, theta, optimizer, rule, pack(accounts) | {"rho": book.rho}), facts)
 
-    def _proxy(self, reports: tuple[RawReport, ...]) -> dict[str, float]:
-        """Equation 11 of the round's typical step, for equation 13 over any window of rounds."""
-        bound = _typical([report.bound for report in reports])
-        sigma = _typical([report.sigma for report in reports])
-        return {} if bound is None or sigma is None else {"proxy": proxy(bound, sigma, self.plan.delta)}
+    def _diagnostics(self, t: int, reports: tuple[RawReport, ...], before: State) -> dict[str, float]:
+        """Equation 11 of the round's typical step, equation 13 over all rounds so far, and equation 10 from the least sigma so far."""
+        bound, sigmas = _typical([report.bound for report in reports]), [report.sigma for report in reports]
+        if bound is None:
+            return {}
+        typical, rounds = proxy(bound, _typical(sigmas) or 0.0, self.plan.delta), before.get("rounds_seen", 0) + 1
+        assert self.plan.epsilon is not None
+        strayed = (rounds - 1) * before.get("deviation", 0.0) + deviation([typical], self.plan.epsilon)
+        least = min([before.get("least_sigma", math.inf), *sigmas])
+        most = largest_claim(least, sampling.rate(self.plan), t, self.plan.delta)
+        return {
+            "proxy": typical,
+            "deviation": strayed / rounds,
+            "least_sigma": least,
+            "eps_most": most,
+            "rounds_seen": rounds,
+        }
 
     def close(self, model: TrainState) -> Terms:
         """eps_global of the last round is what the paper would print."""

@@ -1,15 +1,15 @@
-"""The round of a method whose clients set their own noise: purses are granted, errands run, reports read.
+"""The round of a method whose clients set their own noise: budgets of the round are granted, errands run, reports read.
 
     cohort    who is drawn, without looking at data
-    purses    each client's part of what is left of its budget, at most twice its even share; charged and on disk
-    errands   every client spends its purse step by step and sends its released move, its state and what it spent
+    budgets   each client's part of what is left of its budget, at most twice its even share; charged and on disk
+    errands   every client spends its round's budget step by step and sends its released move, its state and what it spent
     model     a server step with the mean of the moves, divided by a public number
     state     a bound for clients that begin, and how far the model moved
 
-What a client does not spend stays in its purse; a purse whose report never came counts as spent. Of what single clients have spent only the largest and the mean share are ever told.
+What a client does not spend stays its own; a round's budget whose report never came counts as spent. Of what single clients have spent only the largest and the mean share are ever told.
 
 After a crash a seeded simulation runs a round again under the grant that stands, to the same bits. With secure noise the round is
-lost: its clients' purses, new and left over, count as spent, since they may have been.
+lost: its clients' budgets of the round, new and left over, count as spent, since they may have been.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FedMapRound(Round):
         t = model.round + 1
         cohort = self.draws.cohort(t)
         accounts = unpack(model.clients)
-        errands = self._grant_purses(t, cohort, accounts)
+        errands = self._grant_round_budgets(t, cohort, accounts)
         self.engine.theta[:] = model.theta
         state = {**model.rule, "order": self.terms.order}
         request = Request(round=t, phase=CONTRIBUTE, grid=GRID, bound=None, state=state, released=True)
@@ -54,7 +54,7 @@ class FedMapRound(Round):
         theta, optimizer = self.step(model.round + 1, model, mean)
         heard = {report.client: report.own for report in reports}
         missing = [errand for errand in errands if errand.client not in heard]
-        accounts |= {e.client: replace(e.own, purse=0.0, spent=e.own.spent + e.purse) for e in missing} | heard
+        accounts |= {e.client: replace(e.own, unspent=0.0, spent=e.own.spent + e.round_budget) for e in missing} | heard
         bounds = [math.log(report.own.bound) for report in reports if report.bounds]
         bound = math.exp(float(np.mean(bounds))) if bounds else model.rule["bound"]
         rule = {
@@ -75,7 +75,7 @@ class FedMapRound(Round):
 
     # ---- grants ------------------------------------------------------------------------------------------------------
 
-    def _grant_purses(self, t: int, cohort: np.ndarray, accounts: dict[int, ClientState]) -> list[ClientTask]:
+    def _grant_round_budgets(self, t: int, cohort: np.ndarray, accounts: dict[int, ClientState]) -> list[ClientTask]:
         """Charge what this round may cost each client, and make the errands. On disk before any data is touched."""
         standing = self.ledger.granted(t)
         if standing is not None:
@@ -83,7 +83,7 @@ class FedMapRound(Round):
             self.ledger.resume(t, secure=False)
         else:
             asked = {int(k): self._asks(int(k), accounts) for k in cohort}
-            ids = np.array([k for k, (purse, _) in asked.items() if purse > 0], np.int64)
+            ids = np.array([k for k, (amount, _) in asked.items() if amount > 0], np.int64)
             grants = np.array([asked[k][1] for k in ids.tolist()], float)
             self.ledger.request(charged_event(grants, self.terms.order), t, ids, grants)
         granted = dict(zip(ids.tolist(), grants.tolist()))
@@ -97,8 +97,8 @@ class FedMapRound(Round):
         return errands
 
     def _asks(self, k: int, accounts: dict[int, ClientState]) -> tuple[float, float]:
-        """(purse, new grant) of a client."""
-        return allocation.purse_and_grant(
+        """(round's budget, new grant) of a client."""
+        return allocation.round_budget_and_grant(
             accounts.get(k) or ClientState.blank(), self.terms.budget, int(self.terms.turns[k])
         )
 
@@ -139,7 +139,7 @@ def _range(values: list[float]) -> list[float]:
 
 
 def charged_event(grants: np.ndarray, order: int) -> events.Event:
-    """The largest purse as a Gaussian that costs as much at the committed order: what stands in the ledger for it."""
+    """The largest budget of a round as a Gaussian that costs as much at the committed order: what stands in the ledger for it."""
     most = float(grants.max(initial=0.0))
     return events.gaussian(math.sqrt(order / (2 * most))) if most > 0 else events.nothing()
 
@@ -160,7 +160,7 @@ def pack(accounts: dict[int, ClientState]) -> Arrays:
         net[i, : own.net.size] = own.net
         rows[i, : len(own.rows)] = own.rows
     counts = [[own.net.size > 0, len(own.rows), own.turns] for own in owns]
-    sums = [[own.bound, own.purse, own.granted, own.spent] for own in owns]
+    sums = [[own.bound, own.unspent, own.granted, own.spent] for own in owns]
     return {
         "ids": np.array(ids, np.int64),
         "net": net,
@@ -175,6 +175,6 @@ def unpack(arrays: Arrays) -> dict[int, ClientState]:
     for i, k in enumerate(arrays.get("ids", np.zeros(0, np.int64)).tolist()):
         tuned, seen, turns = arrays["counts"][i].tolist()
         net = arrays["net"][i] if tuned else np.zeros(0, np.float32)
-        bound, purse, granted, spent = arrays["sums"][i].tolist()
-        accounts[k] = ClientState(net, arrays["rows"][i, :seen], bound, purse, granted, spent, turns)
+        bound, unspent, granted, spent = arrays["sums"][i].tolist()
+        accounts[k] = ClientState(net, arrays["rows"][i, :seen], bound, unspent, granted, spent, turns)
     return accounts

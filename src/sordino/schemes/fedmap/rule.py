@@ -69,16 +69,33 @@ REASONS = (
 )
 
 
-_FIXED_COHORTS = 5  # places in the list: of what is true where cohorts have a fixed size,
-_NETWORK = (1, 6, 7, 8, 10, 13)  # and where a network sets C and sigma
+_NETWORK = (6, 7, 8, 10)  # places in the list: of what is true where a network sets C and sigma,
+_SOME_TAKE_PART, _FIXED_COHORTS = 4, 5  # where not all clients take part, and where cohorts have a fixed size,
+_PUBLISHED_SEED, PAPERS_SEED = 12, 42  # and where noise is drawn from the paper's seed.
+_PAPERS_NETWORK = 13  # Our own MetaNet has seen no data set.
 
 
 def reasons_of(plan: Plan) -> tuple[str, ...]:
-    """True of this run: cohorts may be drawn by coins, and without the network C and sigma are public numbers."""
-    untrue = set(_NETWORK if plan.options.get("sigma") else ())
-    if plan.sampling != Sampling.FIXED or plan.cohort == plan.clients:
+    """True of this run."""
+    untrue = {_PAPERS_NETWORK, *(_NETWORK if plan.options.get("sigma") else ())}
+    if plan.cohort_size == plan.clients:
+        untrue |= {_SOME_TAKE_PART, _FIXED_COHORTS}
+    elif plan.sampling != Sampling.FIXED:
         untrue.add(_FIXED_COHORTS)
+    if plan.secure or plan.seed != PAPERS_SEED:
+        untrue.add(_PUBLISHED_SEED)
     return tuple(reason for i, reason in enumerate(REASONS) if i not in untrue)
+
+
+def differs(plan: Plan) -> tuple[str, ...]:
+    """Of a run with the network: what it was taught."""
+    if plan.options.get("sigma"):
+        return ("No network: C and sigma are the same for every batch.",)
+    if plan.metanet is not None:
+        return ()
+    return (
+        "MetaNet was taught on invented sequences with constants of our own; the paper measured its data sets and gives no constants.",
+    )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     cohort    who is drawn; one too small for a sum to hide its members is nobody (`sampling`)
     grant     the ledger charges each client the most that its round budgets can have spent by now; public, and on disk
-    errands   every client reckons its own purse, spends it step by step, and keeps its account and its network
+    errands   every client reckons its own budget of a round, spends it step by step, and keeps its account and its network
     sum       of the released moves and of the reports (`SummedReport`); on one grid of integers, so that no bit depends on
               where clients run
     model     a server step with the mean of the moves, divided by a public number
@@ -11,7 +11,7 @@ Nothing of the guarantee rests on this: what a client sends carries its full noi
 budget, exactly as towards the observer `server`. Sums are post-processing.
 
 In one process this plays the clients too: what they keep is in the checkpoint under `clients`. Across machines it lies with
-them, and there is nothing to keep here. A round that is lost is told to them (`lost`): what their purses held counts as spent.
+them, and there is nothing to keep here. A round that is lost is told to them (`lost`): what their budgets held counts as spent.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class FedMapSecAggRound(FedMapRound):
             made = allocation.next_task(
                 k, accounts.get(k) or ClientState.blank(), self.terms.budget, int(self.terms.turns[k])
             )
-            if made.own.spent + made.purse > most[k] * (1 + 1e-9):
+            if made.own.spent + made.round_budget > most[k] * (1 + 1e-9):
                 raise NotPrivate("a client's round budgets add up to more than it is charged; report this.")
             accounts[k] = made.own
             errands.append(made)

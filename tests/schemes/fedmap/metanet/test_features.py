@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from sordino.errors import BadInput
 from sordino.schemes.fedmap.metanet import features
-from sordino.schemes.fedmap.metanet.features import CERTIFIED, NAMES, PUBLISHED, Look, raw_row, read, stack, usable
+from sordino.schemes.fedmap.metanet.features import (
+    CERTIFIED,
+    NAMES,
+    PUBLISHED,
+    Look,
+    carried,
+    raw_row,
+    read,
+    stack,
+    usable,
+)
 
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -56,11 +66,11 @@ def test_whatever_comes_out_is_near_the_even_multiplier_or_refused(first, second
 def test_published_outputs_are_usable_or_refused_in_one_sentence(first, second):
     bound, sigma = read(PUBLISHED, [first, second])
     try:
-        usable(bound, sigma, "sigma")
+        carried(bound, sigma)
     except BadInput as error:
-        assert "\n" not in str(error) and ("bound of" in str(error) or "sigma of" in str(error))
+        assert "\n" not in str(error) and "C = " in str(error) and "lower sigma_scale" in str(error)
     else:
-        assert 1e-12 <= bound <= 1e12 and 1e-3 <= sigma <= 1e4
+        assert 1e-12 <= bound <= 1e12 and 1e-12 <= sigma <= 1e12
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 0.0, -1.0, 1e300, 1e-300, None])

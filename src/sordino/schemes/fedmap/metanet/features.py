@@ -84,14 +84,24 @@ def _exp(value: float) -> float:
     return math.exp(value) if value < 700 else math.inf
 
 
-def usable(bound: float, noise: float, what: str = "multiplier") -> None:
+def usable(bound: float, multiplier: float) -> None:
     """Refuse a proposal that no step can be run with. Whether it can be paid for is the filter's business."""
-    for name, value, (low, high) in (("bound", bound, BOUNDS), (what, noise, MULTIPLIERS)):
+    for name, value, (low, high) in (("bound", bound, BOUNDS), ("multiplier", multiplier, MULTIPLIERS)):
         if not (isinstance(value, (int, float)) and low <= value <= high):
             raise BadInput(
                 f"MetaNet proposed a {name} of {value!r}, which lies outside {low:g} to {high:g}; its weights or its inputs "
                 "are broken: leave out metanet to use those of the package, or pretrain again."
             )
+
+
+def carried(bound: float, sigma: float) -> None:
+    """Refuse what the published controller proposes where no sum in fixed point carries it; any other value is run as printed."""
+    low, high = BOUNDS
+    if not (low <= bound <= high and low <= sigma <= high):
+        raise BadInput(
+            f"MetaNet proposed C = {bound:.3g} and sigma = {sigma:.3g}, which lie outside {low:g} to {high:g}: the loop ran away, or "
+            "its weights are broken; lower sigma_scale or lr, or leave out metanet."
+        )
 
 
 def stack(histories: Sequence[Sequence[Sequence[float]]], features: int) -> tuple[np.ndarray, np.ndarray]:

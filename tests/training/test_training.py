@@ -186,7 +186,7 @@ SCRIPT = textwrap.dedent(
 def killed_again_and_again(out, kind, seed):
     """Run to the end, killing the process (and its workers) at random moments."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    here = os.path.dirname(__file__)
+    here = os.path.dirname(os.path.dirname(__file__))
     deaths = 0
     for _ in range(40):
         command = [sys.executable, "-c", SCRIPT, str(out), str(int(rng.integers(1, 3))), here, kind]
@@ -213,7 +213,7 @@ def killed_again_and_again(out, kind, seed):
 def test_kill_9_at_any_moment_changes_no_bit(tmp_path):
     deaths = killed_again_and_again(tmp_path / "killed", "seeded", 1)
     assert deaths >= 2
-    here = os.path.dirname(__file__)
+    here = os.path.dirname(os.path.dirname(__file__))
     subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path / "whole"), "2", here, "seeded"], check=True, capture_output=True
     )

@@ -15,13 +15,13 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sordino import defences, evaluation, record
+from sordino import record
 from sordino.assembly import as_trained, held_apart
 from sordino.callbacks import (
     Callback,
@@ -34,96 +34,39 @@ from sordino.callbacks import (
     Watch,
     metrics_row,
 )
-from sordino.clients.personal import PersonalModels, coordinates
-from sordino.data.describe import unscaled
-from sordino.data.ingest import NO_TEST
+from sordino.clients.personal import PersonalModels
 from sordino.data.schema import CLASSIFICATION
 from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, client_scores, start_engine
 from sordino.engines.client_scores import Spread
 from sordino.errors import BadInput, BudgetRefused, SordinoError, SordinoWarning
-from sordino.evaluation import Figures
 from sordino.federation import binding, checkpoint
-from sordino.federation.checkpoint import Checkpoint, TrainState
+from sordino.federation.checkpoint import Checkpoint
 from sordino.federation.folder import RunFolder, told_when_full
 from sordino.federation.population import Federation
 from sordino.federation.sampling import Draws
 from sordino.federation.sizes import PublicSizes
 from sordino.files import write_atomically
-from sordino.inference import card
-from sordino.methods import Method, RuleContext
+from sordino.methods import Method
 from sordino.noisy_figures import Measure, NoisyFigures
-from sordino.plain import Json
 from sordino.plan import Plan
 from sordino.preparation import Stages
 from sordino.privacy.data_account import DataAccount
 from sordino.privacy.ledger import Ledger
-from sordino.schemes import certified, held_out, prelude, settle
+from sordino.schemes import held_out, prelude, settle
 from sordino.schemes.build_statement import build_statement
 from sordino.schemes.client import ClientUpdate
 from sordino.schemes.prelude import Ask
 from sordino.schemes.round import Context, RoundResult
 from sordino.schemes.terms import Terms
+from sordino.training import before, ending
+from sordino.training.result import Result
 
 if TYPE_CHECKING:
     from torch import nn
 
     from sordino.clients.descent import Loss
-    from sordino.privacy.statement import Statement
-    from sordino.rules.base import Rule
-
-__all__ = ["Progress", "Result", "train"]
 
 NOT_TESTED = "the test on the held-out records was cut short, and the budget holds it once: there are no figures of it."
-
-
-@dataclass(frozen=True)
-class Result:
-    """What training gives back."""
-
-    model: nn.Module
-    plan: Plan
-    terms: Terms
-    statement: Statement
-    folder: Path
-    rounds: int
-    stopped: str | None  # why training ended before its last round
-    accuracy: float | None
-    metrics: list[Json] = field(repr=False)
-    warnings: tuple[str, ...] = ()
-    fairness: Spread | None = None  # accuracy of the model on the clients' public test splits
-    evaluation: Figures | None = None
-    held_out: NoisyFigures | None = None  # on records that were held out, with noise
-
-    @property
-    def epsilon(self) -> float:
-        return self.terms.spent.epsilon
-
-    def to_json(self) -> dict[str, object]:
-        plan, claimed = self.plan, self.terms.claimed
-        seconds = [row["seconds"] for row in self.metrics]
-        return {
-            "method": plan.method,
-            "variant": str(plan.variant),
-            "data": plan.data,
-            "unit": str(plan.unit),
-            "relation": str(self.terms.relation),
-            "observer": str(plan.observer),
-            "epsilon": self.epsilon if math.isfinite(self.epsilon) else "inf",
-            "delta": plan.delta,
-            "epsilon_claimed": claimed,
-            "reasons": list(self.terms.reasons),
-            "departures": list(plan.method_spec.departures(plan)),
-            "rounds": self.rounds,
-            "multiplier": self.terms.multiplier,
-            "accuracy": self.accuracy if self.accuracy is not None or self.held_out is None else self.held_out.accuracy,
-            "fairness": None if self.fairness is None else self.fairness.to_json(),
-            "seconds_per_round": float(np.median(seconds)) if seconds else None,
-            "stopped": self.stopped,
-            "warnings": list(self.warnings),
-            "evaluation": None if self.evaluation is None else self.evaluation.to_json(),
-            "held_out": None if self.held_out is None else self.held_out.to_json(),
-            "run": str(self.folder),
-        }
 
 
 def train(
@@ -159,13 +102,13 @@ def train(
     federation = held_apart(federation, plan)
     own, model = model, packed(model, federation.layout)
     stages = None if plan.preparation is None else plan.preparation.stages(federation.input_shape)
-    _check_model(model, federation, plan, stages, loss)
+    before.check_model(model, federation, plan, stages, loss)
     plan = as_trained(plan, federation, own)
-    advice = _advise(federation, plan)
+    advice = before.advise(federation, plan)
     terms = settle(plan, PublicSizes.of(federation, plan.scheme.uses_sizes))
-    rule = build_rule(terms, model)  # may refuse: no folder yet
+    rule = before.build_rule(terms, model)  # may refuse: no folder yet
     measure = None if terms.held_out is None else held_out.measure_for(terms, federation)
-    _rehearse_statement(terms, model, federation)
+    before.rehearse_statement(terms, model, federation)
     folder = RunFolder(out) if resume and out is not None else RunFolder.create(out, plan)
     extra = [*callbacks, *([Watch(on_round)] if on_round is not None else [])]
     options = options or EngineOptions()
@@ -180,36 +123,6 @@ def train(
             return replace(result, warnings=(*advice, *result.warnings))
     finally:
         folder.close()
-
-
-def _advise(federation: Federation, plan: Plan) -> tuple[str, ...]:
-    """What a user should hear before the budget is spent. It looks at public data only."""
-    said = []
-    if plan.preparation is None:  # which scales
-        said.append(unscaled(federation.schema, None if federation.test is None else federation.test[0]))
-    if federation.test is None and federation.schema is not None and plan.test != NO_TEST and plan.holdout is None:
-        said.append(
-            "there is no public test set, so nothing will say how good the model is: give one (--test FILE), hold a share of the "
-            "records out (--test holdout=0.1, released with noise), or say --test none."
-        )
-    told = tuple(sentence for sentence in said if sentence is not None)
-    for sentence in told:
-        warnings.warn(sentence, SordinoWarning, stacklevel=3)
-    return told
-
-
-def _rehearse_statement(terms: Terms, model: nn.Module, federation: Federation) -> None:
-    """The page that is written first at the end can be written."""
-    dimension = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    build_statement(terms, TrainState(0, np.zeros(dimension, np.float32), {}, {}), notes=federation.notes).text()
-
-
-def build_rule(terms: Terms, model: nn.Module) -> Rule:
-    """The rule of the plan's method; refused before data is touched if no proof covers what it asks."""
-    sizes = tuple(p.numel() for p in model.parameters() if p.requires_grad)
-    rule = terms.plan.method_spec.build(RuleContext(terms.plan, sizes, terms.units, terms.multiplier or None))
-    certified.check_rule(terms, rule)
-    return rule
 
 
 class _Training:
@@ -269,7 +182,7 @@ class _Training:
             simulated = started.engine.simulated
             statement = build_statement(terms, run.state, run.stopped, share, ledger.lost, simulated, notes)
             statement = replace(statement, account=counted)
-            _write_statement(self.folder, statement)  # before anything that can fail
+            ending.write_statement(self.folder, statement)  # before anything that can fail
             for callback in self.callbacks:
                 callback.on_end(run)
             fairness = self._client_scores(setup, run)
@@ -282,7 +195,7 @@ class _Training:
             if started is not None:
                 started.engine.close()
         accuracy = run.row.get("accuracy")
-        result = _finish(
+        result = ending.finish(
             setup.model, setup.federation, terms, self.folder, run, statement, accuracy, plan, fairness, tested
         )
         return (
@@ -390,91 +303,3 @@ def _finite(plan: Plan, result: RoundResult) -> RoundResult:
             f"server_lr ({plan.server_lr:g}) or bound, and start again."
         )
     return result
-
-
-def _finish(
-    module: nn.Module,
-    federation: Federation,
-    terms: Terms,
-    folder: RunFolder,
-    run: Run,
-    statement: Statement,
-    accuracy: float | None,
-    plan: Plan,
-    fairness: Spread | None,
-    tested: NoisyFigures | None,
-) -> Result:
-    from sordino.gradients.flat import Flat
-    from sordino.models.packed import unpacked
-    from sordino.report.run import write_report
-    from sordino.verify import manifest
-
-    module.load_state_dict(run.initial)  # what is saved is the trained vector, and the rest as it was before training
-    Flat(module).load(run.state.theta)
-    found = _evaluate(module, federation)
-    module = unpacked(module)
-    about = record.about_weights(federation, statement.to_json())
-    write_atomically(folder.path / "model.safetensors", checkpoint.weights(module, about), durable=True)
-    if found is not None:
-        folder.write(evaluation.NAME, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
-    folder.write(card.NAME, card.card(folder.path))
-    manifest.write(folder.path)
-    stopped = statement.stopped or None
-    said = (*(() if found is None else found.warnings), *(() if tested is None else tested.warnings))
-    result = Result(
-        module,
-        plan,
-        terms,
-        statement,
-        folder.path,
-        statement.rounds,
-        stopped,
-        accuracy,
-        run.history,
-        said,
-        fairness,
-        found,
-        tested,
-    )
-    write_report(result.folder)
-    return result
-
-
-def _evaluate(module: nn.Module, federation: Federation) -> Figures | None:
-    """Everything that the public test set says about the released model."""
-    from sordino.inference.running import scores_of
-
-    if federation.test is None:
-        return None
-    x, y = federation.test
-    scale = None if federation.schema is None else federation.schema.scale
-    return evaluation.evaluate(scores_of(module, x), y, federation.task, federation.class_names, scale)
-
-
-def _write_statement(folder: RunFolder, statement: Statement) -> None:
-    folder.write("statement.txt", statement.text() + "\n")
-    folder.write("statement.json", json.dumps(statement.to_json(), indent=2) + "\n")
-
-
-def _check_model(
-    model: nn.Module, federation: Federation, plan: Plan, stages: Stages | None, loss: Loss | None
-) -> None:
-    """A model or a loss that does not fit the data, the defence or the personal layers is refused before anything is granted.
-
-    Of records it sees shapes alone; of the public test set all of it, once, as the evaluation at the end does.
-    """
-    import torch
-
-    from sordino.gradients.flat import check_output, layout
-    from sordino.rehearsal import rehearse
-
-    x, _ = federation[0]
-    if stages is not None:
-        shape, dtype = stages.shape, torch.float32
-    else:
-        shape, dtype = tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype
-    check_output(model, shape, dtype, federation.classes)
-    defences.check_model(defences.build(plan), model, shape, dtype)
-    if plan.personal is not None:
-        coordinates(layout(model), plan.personal)
-    rehearse(model, federation, loss, shape, dtype, prepared=stages is not None)
