@@ -193,10 +193,12 @@ def readings(study: Study) -> Table:
 
 
 def scales(study: Study) -> Table:
-    yield "| bound_scale, sigma_scale | C of rounds 1, 2, 5, 10 | sigma of the same rounds | accuracy and claim |"
+    yield "| constants | C of rounds 1, 2, 5, 10 | sigma of the same rounds | accuracy and claim |"
     yield "|---|---|---|---|"
     settings = {f"{b:g}, {s:g}": _published("sum", "MetaNet", bound_scale=b, sigma_scale=s) for b, s in SCALES}
     settings["1, 1"] = _published("sum", "MetaNet")
+    settings["40, 1, no tuning"] = _published("sum", "MetaNet", bound_scale=40, tune=0)
+    settings["40, 1, eps_target 40"] = _published("sum", "MetaNet", bound_scale=40) | {"epsilon": 40.0}
     settings["no network, hardly any noise"] = _published("sum", "fixed", sigma=0.05)
     for name, chosen in settings.items():
         row = study.found(name, **chosen)
