@@ -215,6 +215,7 @@ def scales(study: Study) -> Table:
     settings = {f"{b:g}, {s:g}": _published("sum", "MetaNet", bound_scale=b, sigma_scale=s) for b, s in SCALES}
     settings["1, 1"] = _published("sum", "MetaNet")
     settings["40, 1, no tuning"] = _published("sum", "MetaNet", bound_scale=40, tune=0)
+    settings["40, 10, no tuning"] = _published("sum", "MetaNet", bound_scale=40, sigma_scale=10, tune=0)
     settings["40, 1, eps_target 40"] = _published("sum", "MetaNet", bound_scale=40) | {"epsilon": 40.0}
     settings["no network, hardly any noise"] = _published("sum", "fixed", sigma=0.05)
     for name, chosen in settings.items():
