@@ -74,7 +74,7 @@ class Row:
     memory_mb: int
     verified: bool
     validation: bool
-    settings: dict[str, float]
+    settings: dict[str, float | str]
     attacks: dict[str, dict[str, float]] | None = None  # AUC, its ceiling, and that of the control, by attack
 
 
@@ -128,9 +128,10 @@ def run(federation: Federation, plan: Plan, seed: int, validate: bool, out: Path
     )  # fmt: skip
 
 
-def told(plan: Plan) -> dict[str, float]:
-    """The settings of the head, by which a row that is there already is known again."""
-    return {"rounds": plan.rounds, "batch_size": plan.batch_size, "bound": plan.bound, "lr": plan.lr}
+def told(plan: Plan) -> dict[str, float | str]:
+    """The filters and the settings of the head, by which a row that is there already is known again."""
+    head = {"rounds": plan.rounds, "batch_size": plan.batch_size, "bound": plan.bound, "lr": plan.lr}
+    return {"features": str(plan.prepare.get("digest")), **head}
 
 
 def lower_bound(federation: Federation, plan: Plan, out: Path) -> float:
@@ -198,7 +199,10 @@ def table() -> str:
         lower = next((f"{row['epsilon_lower']:.3g}" for row in rows if row.get("epsilon_lower") is not None), "")
         found = next((row["attacks"] for row in rows if row.get("attacks")), {})
         auc = ", ".join(f"{name} {one['auc']:.3f} ({one['control_auc']:.3f})" for name, one in found.items())
-        cpu, memory = np.mean([row["cpu_seconds"] for row in rows]), max(row["memory_mb"] for row in rows)
+        recent = [
+            row for row in rows if not row.get("earlier")
+        ] or rows  # of the others the head had no kernel of its own
+        cpu, memory = np.mean([row["cpu_seconds"] for row in recent]), max(row["memory_mb"] for row in rows)
         lines.append(
             f"| {data} | {epsilon} | **{np.mean(accuracies):.2f}%** | {each} | {least} | {aim} | {lower} | {auc} | {cpu:.0f} | {memory:,} |"
         )

@@ -196,6 +196,8 @@ def table(name: str, records: int = 0) -> str:
     """The lines of one setting, as far as they were run."""
     setting, lines = SETTINGS[name], []
     rows = [row for row in kept() if row["table"] == name and row["records"] == records]
+    if not rows:
+        return f"`{setting.model}`, {setting.words}: not run yet (`python benchmarks/personal.py --setting {name}`).\n"
     for line in setting.rows:
         own = [row for row in rows if row["name"] == line]
         if own:

@@ -82,3 +82,15 @@ def test_the_digest_follows_every_setting():
     base = Plan(epsilon=1.0)
     assert base.digest() != base.replace(seed=1).digest()
     assert base.digest() != base.replace(options={"tau": 0.5}).digest()
+
+
+def test_a_setting_that_is_not_given_leaves_the_digest_alone():
+    """A later version may have more settings: runs of this one must still be verified then."""
+    import hashlib
+    import json
+
+    plan = Plan(epsilon=4.0)
+    written = {name: value for name, value in plan.to_json().items() if value is not None}
+    assert "schema" not in written and "epsilon" in written
+    assert plan.digest() == hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
+    assert plan.digest() != plan.replace(schema="s.toml").digest()

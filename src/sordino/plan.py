@@ -271,8 +271,9 @@ class Plan:
         return cls(**plain)
 
     def digest(self) -> str:
-        """What binds a ledger to this plan."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+        """What binds a ledger to this plan: all that plan.toml holds. A later version's setting that is not given changes nothing."""
+        given = {name: value for name, value in self.to_json().items() if value is not None}
+        return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
 
     def to_toml(self) -> str:
         plain = self.to_json()

@@ -47,6 +47,13 @@ WRONG = [
     (["--data", "nowhere.csv"], "there is no file or folder 'nowhere.csv': check the path"),
     (["--data", "./nowhere"], "there is no file or folder './nowhere': check the path"),
     (["--data", "minst"], "'minst' is not a data set: choose one of digits"),
+    (["--data", "t.csv", "--test", "holdout=10"], "test 'holdout=10' must hold out a share above 0 and up to 0.5"),
+    (
+        ["--data", "t.csv", "--test", "holdout=0.1", "--method", "fedmap"],
+        "figures of a held-out share could be part of",
+    ),
+    (["--data", "t.csv", "--ignore", "z"], "there is no column 'z' to ignore: the data has"),
+    (["--data", "t.csv", "--ignore", "kind", "--label", "kind"], "column 'kind' is to be ignored, and it is the label"),
     (["--data", "empty.csv"], "empty.csv is empty: leave it out"),
     (["--data", "heading.csv"], "heading.csv has a heading but no examples"),
     (["--data", "short.csv"], "row 32 of short.csv has 3 fields instead of 4 (fields are separated by commas)"),

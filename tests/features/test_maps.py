@@ -120,3 +120,23 @@ def test_pictures_that_do_not_fit_are_refused() -> None:
         FeatureMap((28,), [block], [bank])
     with pytest.raises(BadInput, match="5 filters for 3 channels"):
         FeatureMap((1, 10, 10), [block], [bank])
+
+
+def test_soft_cells_by_hand() -> None:
+    """Six positions, two cells: (1, 1, 1, 0, 0, 0) moved by -1, 0 and 1 and averaged is (1, 1, 2/3, 1/3, 0, 0)."""
+    assert np.allclose(_cells(6, 2, 1)[0], np.array([1, 1, 2 / 3, 1 / 3, 0, 0]) / 3)
+    assert np.array_equal(_cells(7, 3, 0), _cells(7, 3))
+    assert np.allclose(_cells(9, 4, 3).sum(1), 1)
+
+
+def test_soft_cells_are_averages_over_moved_pictures() -> None:
+    rng = np.random.default_rng(0)
+    picture = np.full((1, 16, 16), 0.5, np.float32)
+    picture[:, 5:11, 5:11] = rng.random((1, 6, 6))
+    pictures = (255 * rng.random((50, 1, 16, 16))).astype(np.uint8)
+    bank = filters.build(pictures, (4, 4), 5, 0, symmetric=False)
+    hard, soft = (FeatureMap((1, 16, 16), (Block(5, 4, cells=2, mirror=False, soft=s),), [bank]) for s in (0, 1))
+    moved = [np.roll(picture, (i, j), (1, 2)) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+    assert np.allclose(soft(picture[None])[0], hard(np.stack(moved)).mean(0), atol=1e-5)
+    with pytest.raises(BadInput, match="soft"):
+        Block(5, soft=-1)

@@ -16,6 +16,7 @@ from test_holder import Tap, again, edited  # noqa: E402
 from torch import nn  # noqa: E402
 
 from sordino import EngineOptions, Plan, train  # noqa: E402
+from sordino.clients.alone import Alone  # noqa: E402
 from sordino.engines.flower import wire  # noqa: E402
 from sordino.federation import held_out as share  # noqa: E402
 from sordino.federation.sizes import PublicSizes  # noqa: E402
@@ -148,7 +149,7 @@ def test_one_held_out_record_moves_the_sum_by_at_most_one(network):
     whole, wanted, measure = toy(clients=4), plan(observer="public"), Measure("classification", ("0", "1", "2"))
     apart = share.hold_out(whole, 0.2, 0)
     terms = settle(wanted, PublicSizes.of(apart))
-    request, model = held_out.request_for(terms), network()
+    request, model = held_out.request_for(terms), Alone(network())
 
     def total(federation):
         codes = np.zeros(measure.length, np.int64)

@@ -17,13 +17,19 @@ from sordino.clients.threads import one_thread
 from sordino.gradients.state import State
 
 
-def scores_alone(model: nn.Module, x: np.ndarray) -> np.ndarray:
-    """One row of scores for each row of x (model input), without dropout; `model` itself is not touched."""
-    trial = copy.deepcopy(model).eval()
-    device = next(trial.parameters()).device
-    remembered, rows = State(trial, ()), []
-    with torch.no_grad(), one_thread(), torch.random.fork_rng(devices=[]):
-        for i in range(len(x)):
-            rows.append(trial(torch.from_numpy(np.array(x[i : i + 1])).to(device)).cpu().numpy()[0])
-            remembered.restore()
-    return np.stack(rows) if rows else np.zeros((0, 1), np.float32)
+class Alone:
+    """A copy of a model, without dropout; the model itself is not touched."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = copy.deepcopy(model).eval()
+        self._device = next(self.model.parameters()).device
+        self._remembered = State(self.model, ())
+
+    def scores(self, x: np.ndarray) -> np.ndarray:
+        """One row of scores for each row of x (model input)."""
+        rows = []
+        with torch.no_grad(), one_thread(), torch.random.fork_rng(devices=[]):
+            for i in range(len(x)):
+                rows.append(self.model(torch.from_numpy(np.array(x[i : i + 1])).to(self._device)).cpu().numpy()[0])
+                self._remembered.restore()
+        return np.stack(rows) if rows else np.zeros((0, 1), np.float32)

@@ -109,7 +109,10 @@ class Table:
 
     def kind_of_text(self, at: int, name: str) -> str:
         """What kind of text a cell is; never what stands there."""
-        return "a date" if _DATE.match(str(self[name][at])) else "text"
+        cell = str(self[name][at])
+        if _DATE.match(cell):
+            return "a date"
+        return "text (a number with separators in it?)" if _GROUPED.match(cell) else "text"
 
     def first_text(self, name: str) -> int | None:
         """The first row whose cell is text; None if all are numbers, or missing."""
@@ -118,6 +121,7 @@ class Table:
         return next((at for at, cell in enumerate(self[name]) if cell and not is_number(cell)), None)
 
 
+_GROUPED = re.compile(r"[-+]?\d{1,3}([., ']\d{3})+([.,]\d+)?$")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?$")
 
 

@@ -19,9 +19,12 @@ class Block:
     cells: int = 2
     shrink: int = 1
     mirror: bool = True
+    soft: int = 0
+    """Cells reach so many positions into one another: what features averaged over pictures moved by so many pixels would be."""
 
     def __post_init__(self) -> None:
         whole(1, filters=self.filters, patch=self.patch, stride=self.stride, cells=self.cells, shrink=self.shrink)
+        whole(0, soft=self.soft)
         at_least(0.0, threshold=self.threshold)
 
     def window(self, shape: tuple[int, int, int]) -> tuple[int, int]:

@@ -44,7 +44,7 @@ class BlockMap:
         rows = (self.height - self.window[0]) // block.stride + 1
         columns = (self.width - self.window[1]) // block.stride + 1
         self.positions = rows * columns
-        pool = torch.kron(_cells(rows, self.grid[0]), _cells(columns, self.grid[1]))
+        pool = torch.kron(_cells(rows, self.grid[0], block.soft), _cells(columns, self.grid[1], block.soft))
         turned = pool.reshape(*self.grid, -1).flip(1).reshape(pool.shape)
         banks = [(bank, pool)]
         if block.mirror:
@@ -81,11 +81,16 @@ def _columns(bank: FilterBank) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(np.ascontiguousarray(bank.weights.T)), torch.from_numpy(bank.bias.copy())
 
 
-def _cells(positions: int, cells: int) -> torch.Tensor:
-    """Rows of averages over even stretches; a position on a border belongs to both sides by its parts."""
+def _cells(positions: int, cells: int, soft: int = 0) -> torch.Tensor:
+    """Rows of averages over even stretches; a position on a border belongs to both sides by its parts.
+
+    With `soft` a row is the average of such rows moved by up to so many positions; what would lie outside is repeated from the border.
+    """
     edges = np.linspace(0, positions, cells + 1)
     left, right = np.arange(positions), np.arange(1, positions + 1)
     share = np.clip(np.minimum(right, edges[1:, None]) - np.maximum(left, edges[:-1, None]), 0, None)
+    places = np.clip(left[:, None] + np.arange(-soft, soft + 1), 0, positions - 1)
+    share = share[:, places].mean(axis=2)
     return torch.from_numpy((share / share.sum(axis=1, keepdims=True)).astype(np.float32))
 
 

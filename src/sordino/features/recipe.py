@@ -41,8 +41,10 @@ class Recipe:
             raise errors.BadInput("A recipe needs at least one block of filters; none was given.")
 
     def to_json(self) -> Json:
-        """Plain data, for plans and digests."""
-        return asdict(self)
+        """Plain data, for plans and digests; cells that are not soft are not mentioned."""
+        plain = asdict(self)
+        plain["blocks"] = tuple({k: v for k, v in block.items() if k != "soft" or v} for block in plain["blocks"])
+        return plain
 
     @property
     def features_digest(self) -> str:
@@ -66,5 +68,6 @@ def recipe_for(shape: tuple[int, ...]) -> Recipe:
     patch = 6 if side >= 16 else max(2, side // 3)
     cells = min(4 if channels == 1 else 2, max(1, side // shrink - patch + 1))
     if channels == 1:  # a mirrored digit is another digit
-        return Recipe((Block(300, patch, cells=cells, shrink=shrink, mirror=False),), damped=300)
+        soft = min(2, (side // shrink - patch + 1) // (2 * cells))
+        return Recipe((Block(200, patch, cells=cells, shrink=shrink, mirror=False, soft=soft),), damped=300)
     return Recipe((Block(800, patch, cells=cells, shrink=shrink),))

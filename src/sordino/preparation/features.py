@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 _SOME = 64  # records at a time
 EVEN = 16  # the model's input is filled up with zeros to a multiple of this: products of even sizes are faster
-_BLOCK = ("filters", "patch", "stride", "threshold", "cells", "shrink", "mirror")
+_BLOCK = ("filters", "patch", "stride", "threshold", "cells", "shrink", "mirror", "soft")
 
 
 @dataclass(frozen=True)
 class Features(Preparation):
     """Settings left out follow from the shape of the data (`features.recipe.recipe_for`).
 
-    A block is a list of numbers: filters, patch, stride, threshold, cells, shrink and whether it mirrors.
+    A block is a list of numbers: filters, patch, stride, threshold, cells, shrink, whether it mirrors and (if not 0) how soft its cells are.
     """
 
     share: float = 0.03
@@ -54,14 +54,14 @@ class Features(Preparation):
         whole(0, seed=self.seed)
         if self.blocks is not None:
             object.__setattr__(self, "blocks", tuple(tuple(block) for block in self.blocks))
-            if any(len(block) != len(_BLOCK) for block in self.blocks):
+            if any(len(block) not in (len(_BLOCK) - 1, len(_BLOCK)) for block in self.blocks):
                 raise BadInput(f"a block of filters is {len(_BLOCK)} numbers: {', '.join(_BLOCK)}.")
             self._made_blocks()
 
     def _made_blocks(self) -> tuple[Block, ...]:
         return tuple(
-            Block(int(f), int(p), int(s), float(t), int(c), int(r), bool(m))
-            for f, p, s, t, c, r, m in self.blocks or ()
+            Block(int(f), int(p), int(s), float(t), int(c), int(r), bool(m), *map(int, soft))
+            for f, p, s, t, c, r, m, *soft in self.blocks or ()
         )
 
     def recipe(self, shape: tuple[int, ...]) -> Recipe:

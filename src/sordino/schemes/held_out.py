@@ -42,6 +42,7 @@ from sordino.schemes.terms import Terms
 if TYPE_CHECKING:
     from torch import nn
 
+    from sordino.clients.alone import Alone
     from sordino.federation.population import Federation
     from sordino.noisy_figures import NoisyFigures
     from sordino.plan import Plan
@@ -120,12 +121,10 @@ def grant(terms: Terms, ledger: Ledger) -> bool:
 
 
 def contribute(
-    request: Request, plan: Plan, measure: Measure, model: nn.Module, client: int, x: np.ndarray, y: np.ndarray, out: np.ndarray
+    request: Request, plan: Plan, measure: Measure, model: Alone, client: int, x: np.ndarray, y: np.ndarray, out: np.ndarray
 ) -> Reply:  # fmt: skip
     """Add what one client's held-out records say of `model`, and its noise if it owes any, to `out`; the evidence of it."""
-    from sordino.clients.alone import scores_alone
-
-    rows = measure.contributions(scores_alone(model, x), y, client)
+    rows = measure.contributions(model.scores(x), y, client)
     return prelude.add(request, plan, [rows], client, len(y), "held-out", out)
 
 
@@ -133,12 +132,14 @@ def here(federation: Federation, plan: Plan, measure: Measure, model: nn.Module)
     """For simulations: every client's data is on this machine. `federation`: what is held out, as model input."""
 
     def ask(request: Request, theta: np.ndarray) -> Aggregate:
+        from sordino.clients.alone import Alone
         from sordino.gradients.flat import Flat as FlatModel
 
         FlatModel(model).load(theta)
+        alone = Alone(model)
         codes, replies = np.zeros(measure.length, np.int64), []
         for k in range(federation.clients):
-            replies.append((k, contribute(request, plan, measure, model, k, *federation[k], codes)))
+            replies.append((k, contribute(request, plan, measure, alone, k, *federation[k], codes)))
         return aggregate(request, codes, replies)
 
     return ask

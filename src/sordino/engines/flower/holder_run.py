@@ -30,7 +30,6 @@ from sordino.federation import binding
 from sordino.federation.sampling import Draws, public_cohort
 from sordino.federation.sizes import PublicSizes
 from sordino.files import write_atomically
-from sordino.gradients.flat import Flat
 from sordino.methods import RuleContext
 from sordino.noisy_figures import Measure
 from sordino.plan import Plan
@@ -176,12 +175,16 @@ class HolderRun:
 
     def tested(self, request: Request, theta: np.ndarray) -> Computed:
         """What this client's held-out records say of a model. Records that are trained on are not looked at."""
+        from sordino.clients.alone import Alone
+        from sordino.gradients.flat import Flat
+
         aside = self.site.federation.held_out
         assert aside is not None
         model = copy.deepcopy(self.site.flat.model)
         Flat(model).load(theta)
         codes = np.zeros(self.measure.length, np.int64)
-        reply = held_out.contribute(request, self.plan, self.measure, model, self.me, *aside[self.me], codes)
+        alone = Alone(model)
+        reply = held_out.contribute(request, self.plan, self.measure, alone, self.me, *aside[self.me], codes)
         self._check_evidence(request, reply.noise, 0.0)
         return Computed(codes, None, reply.noise, 0.0)
 
