@@ -254,7 +254,7 @@ def test_held_out_records_are_the_non_members_of_an_attack(tmp_path):
     bare = Federation.from_arrays([toy(size=80).raw(k) for k in range(12)], classes=3, name="toy")
     train(model(), bare, plan(unit="client", sampling="none"), out=tmp_path / "run")
     table = attack_run(
-        tmp_path / "run", ["basic", "cs"], Settings(Protocol(records=60)), make=lambda seed: build("linear", (5,), 3, seed),
+        tmp_path / "run", ["basic", "cs"], Settings(Protocol(records=60), control="none"), make=lambda seed: build("linear", (5,), 3, seed),
         federation=bare,
     )  # fmt: skip
     assert {row["attack"] for row in table["results"]} == {"basic", "cs"} and not table["refused"]
