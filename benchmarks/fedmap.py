@@ -58,6 +58,7 @@ SIGMA = 2.36  # at which the paper's accountant prints 1.04 for cohorts of 10 ov
 # The readings of the noise, and what sets C and sigma; in the order of their value, for runs that are cut short.
 READINGS = {"sum": {}, "mean": {"on_sum": 0}}
 CONTROLLERS: dict[str, dict[str, Any]] = {"MetaNet": {}, "fixed": {"bound": 20.0, "options": {"sigma": SIGMA}}}
+SERIES = ("bounds", "multipliers")
 SCALES = ((1, 1), (40, 1), (40, 10), (40, 50), (10, 40))  # times what the shipped MetaNet proposes
 ABLATIONS: dict[str, dict[str, Any]] = {
     "FedMAP": {},
@@ -82,26 +83,41 @@ class Study:
     def cell(self, name: str, **changes: Any) -> str:
         """Accuracy and claimed epsilon of a published run."""
         row = self.found(name, **changes)
-        return "not run" if row is None else f"{row['accuracy']:.1%} at {row['epsilon_claimed']:.4g}"
+        if row is None:
+            return "not run"
+        if "cut_off" in row:
+            return f"cut off after {row['cut_off']} rounds, at {row['epsilon_claimed']:.4g}"
+        return f"{row['accuracy']:.1%} at {row['epsilon_claimed']:.4g}"
 
     def found(self, name: str, **changes: Any) -> dict[str, Any] | None:
-        """With `only_done`, or `only` another cell, what is not there yet is not run."""
-        there = json.dumps(BASE | self.form | changes, sort_keys=True) in self.done
-        if not there and (self.only_done or self.only not in (None, name)):
-            return None
+        """With `only_done`, or `only` another cell, what is not there yet is not run; of a run that was cut off, its rounds so far."""
+        key = json.dumps(BASE | self.form | changes, sort_keys=True)
+        if key not in self.done and (self.only_done or self.only not in (None, name)):
+            return _cut_off(self._place(key))
         return self.run(**changes)
+
+    def _place(self, key: str) -> Path:
+        return self.out.with_suffix("") / hashlib.sha256(key.encode()).hexdigest()[:16]
 
     def run(self, **changes: Any) -> dict[str, Any]:
         settings = BASE | self.form | changes
         key = json.dumps(settings, sort_keys=True)
         if key not in self.done:
-            place = self.out.with_suffix("") / hashlib.sha256(key.encode()).hexdigest()[:16]
+            place = self._place(key)
             self.done[key] = {"key": key, **_run(settings, self.workers, place)}
             self.out.parent.mkdir(parents=True, exist_ok=True)
             with self.out.open("a") as file:
                 file.write(json.dumps(self.done[key]) + "\n")
             shutil.rmtree(place)
         return self.done[key]
+
+
+def _cut_off(place: Path) -> dict[str, Any] | None:
+    if not (place / "metrics.jsonl").exists():
+        return None
+    rows = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
+    series = {"bounds": [row["bound"] for row in rows], "multipliers": [row["multiplier"] for row in rows]}
+    return {"cut_off": len(rows), "epsilon_claimed": rows[-1]["eps_global"], **series} if rows else None
 
 
 def _run(settings: dict[str, Any], workers: int, place: Path) -> dict[str, Any]:
@@ -193,17 +209,23 @@ def readings(study: Study) -> Table:
 
 
 def scales(study: Study) -> Table:
-    yield "| bound_scale, sigma_scale | C of rounds 1, 2, 5, 10 | sigma of the same rounds | accuracy and claim |"
+    shown = (1, 2, 5, 10) if study.form["rounds"] < 100 else (1, 10, 20, 30, 35, 40, 50, 70, 100, 150)
+    yield f"| constants | C of rounds {', '.join(map(str, shown))} | sigma of the same rounds | accuracy and claim |"
     yield "|---|---|---|---|"
     settings = {f"{b:g}, {s:g}": _published("sum", "MetaNet", bound_scale=b, sigma_scale=s) for b, s in SCALES}
     settings["1, 1"] = _published("sum", "MetaNet")
+    settings["40, 1, no tuning"] = _published("sum", "MetaNet", bound_scale=40, tune=0)
+    settings["40, 10, no tuning"] = _published("sum", "MetaNet", bound_scale=40, sigma_scale=10, tune=0)
+    settings["40, 1, eps_target 40"] = _published("sum", "MetaNet", bound_scale=40) | {"epsilon": 40.0}
     settings["no network, hardly any noise"] = _published("sum", "fixed", sigma=0.05)
     for name, chosen in settings.items():
         row = study.found(name, **chosen)
         if row is None:
-            yield f"| {name} | not run | | |"
-            continue
-        each = (" ".join(f"{row[key][t - 1]:.2g}" for t in (1, 2, 5, 10)) for key in ("bounds", "multipliers"))
+            continue  # the table has what was run
+        each = (
+            " ".join(f"{v:.2g}" for v in np.array(row[key])[[t - 1 for t in shown if t <= len(row[key])]])
+            for key in SERIES
+        )
         yield f"| {name} | {' | '.join(each)} | {study.cell(name, **chosen)} |"
 
 

@@ -66,6 +66,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="the paper's rounds, epochs and cohorts")
     parser.add_argument("--rounds", type=int, help="so many rounds, the rest as in the paper")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "presets.jsonl")
+    parser.add_argument("--done", action="store_true", help="run nothing that is not in --out yet")
     parser.add_argument("--page", action="store_true", help="put the table on docs/papers.md")
     args = parser.parse_args()
     done = {}
@@ -78,6 +79,8 @@ def main() -> None:
         key = json.dumps([name, given], sort_keys=True)
         if status(given["data"]).present == "no":
             lines.append(f"| `{name}` | {given['data']} is not here | | | | {paper(name)} |")
+        elif key not in done and args.done:
+            lines.append(f"| `{name}` | not run | | | | {paper(name)} |")
         else:
             if key not in done:
                 done[key] = {"key": key, **run(given)}

@@ -337,6 +337,7 @@ TABLE = (
             "lr_schedule": "constant",
         },  # fmt: skip
         paper_setting=AT_SERVER | {"sampling": ("poisson",)},
+        differs=banded.differs,
         own_scheme=turns.own_scheme,
     ),
     Method(

@@ -55,7 +55,7 @@ def test_every_preset_and_every_paper_is_on_the_page():
     for preset in (SOURCE / "presets").glob("*.toml"):
         assert f"presets/{preset.name}" in text
     assert [line for line in text.splitlines() if line.startswith("## ")] == [
-        "## AdaCT-DPFL", "## DP-FedACN", "## FedMAP", "## noise_gamma", "## Shakespeare"
+        "## AdaCT-DPFL", "## DP-FedACN", "## FedMAP", "## noise_gamma", "## Shakespeare", "## The presets"
     ]  # fmt: skip
     assert len(ROWS) > 80
 

@@ -9,6 +9,14 @@ from sordino.rules.fixed import Fixed
 
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
+    from sordino.plan import Plan
+
+
+def differs(plan: Plan) -> tuple[str, ...]:
+    """From Choquette-Choo et al. 2023."""
+    return (
+        "The bands are those of the square root of the workload (Kalinin and Lampert 2024); the paper searches for better ones.",
+    )
 
 
 def certified(setting: RuleContext, *, bands: float | None = None) -> Fixed:
