@@ -55,6 +55,16 @@ def same_shape(arrays: list[np.ndarray], label: Callable[[int], str]) -> None:
             raise BadInput(f"{label(k)} has examples of shape {here} but {label(0)} of {first}: make them alike.")
 
 
+def same_labels(arrays: list[np.ndarray], name: Callable[[int], str]) -> None:
+    """Refuse labels of which some are one to an example and others several."""
+    first = arrays[0].shape[1:]
+    for k, y in enumerate(arrays):
+        if y.shape[1:] != first:
+            raise BadInput(
+                f"the labels of {name(k)} have shape {y.shape[1:]} for each example and those of {name(0)} {first}: make them alike."
+            )
+
+
 def alike(test: np.ndarray, train: np.ndarray) -> None:
     """Refuse a test set that the same model could not read."""
     if test.shape[1:] != train.shape[1:]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sordino.data.check import alike, checked, count_classes, labeller, same_shape
+from sordino.data.check import alike, checked, count_classes, labeller, same_labels, same_shape
 from sordino.data.dataset import GAPS, Normalise, usual
 from sordino.data.ingest import Source
 from sordino.data.layout import Examples
@@ -84,6 +84,8 @@ class Federation(Holdings):
             own = [checked(*split, classes, f"the test of {label(k)}", task) for k, split in enumerate(local_tests)]
         if own is not None and len(own) != len(pairs):
             raise BadInput(f"there are {len(pairs)} clients but {len(own)} local test sets: give one per client.")
+        labels = [y for _, y in pairs] + ([] if public is None else [public[1]])
+        same_labels(labels, lambda k: label(k) if k < len(pairs) else "the test set")
         x = dealing.side_by_side([x for x, _ in pairs])
         y = np.concatenate([y for _, y in pairs])
         normalise = normalise or usual(x.dtype)

@@ -74,7 +74,7 @@ def check_model(model: nn.Module, federation: Federation, plan: Plan, stages: St
         shape, dtype = stages.shape, torch.float32
     else:
         shape, dtype = tuple(x.shape[1:]), torch.from_numpy(np.array(x[:0])).dtype
-    check_output(model, shape, dtype, federation.classes, y.shape[1:] if plan.task == CLASSIFICATION else ())
+    check_output(model, shape, dtype, federation.classes, y.shape[1:] if federation.task == CLASSIFICATION else ())
     defences.check_model(defences.build(plan), model, shape, dtype)
     if plan.personal is not None:
         coordinates(layout(model), plan.personal)
