@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[1] / "engines" / "flower"))
 
-from hall import Hall, toy  # noqa: E402
+from hall import toy  # noqa: E402
 from test_holder import Tap, again, edited  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -36,13 +36,6 @@ def plan(**settings) -> Plan:
     base = {"data": "toy", "clients": 4, "model": "linear", "method": "dp-fedavg", "epsilon": 3.0, "rounds": 2,
             "batch_size": 40, "lr": 0.3, "test": "holdout=0.2"}  # fmt: skip
     return Plan(**(base | settings))
-
-
-@pytest.fixture
-def hall(tmp_path):
-    made = Hall(toy(clients=4), tmp_path / "holders")
-    yield made
-    made.close()
 
 
 def asked_of(tap):

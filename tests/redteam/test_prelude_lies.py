@@ -32,13 +32,6 @@ def plan(**settings) -> Plan:
     return Plan(**(base | settings))
 
 
-@pytest.fixture
-def hall(tmp_path):
-    made = Hall(toy(clients=4), tmp_path / "holders")
-    yield made
-    made.close()
-
-
 def statistics(tap):
     return [asked for asked, _ in tap.of("work") if asked.head["request"]["phase"] == "prelude"]
 

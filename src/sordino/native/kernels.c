@@ -159,7 +159,7 @@ INLINE float across(half v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + 
   }
 
 /* g [n][o]: the gradient of the cross-entropy at the scores, softmax less one at the label. What lies beyond the classes is no label:
- * such an example gets NaN, as one whose scores are not finite does, and whoever clips drops it. scratch: 4 o doubles. */
+ * such an example gets NaN, as one whose scores are not finite does, and clipping drops it. scratch: 4 o doubles. */
 EXPORT WIDEST void sordino_softmax(const float *x, const float *w, const float *bias, const int64_t *y, long n, long d, long o,
                                    float *g, double *score) {
   for (long i = 0; i < n; i += ABOVE) {

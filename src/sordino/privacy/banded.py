@@ -1,7 +1,7 @@
 """Noise that is correlated over rounds, so that it partly cancels in the model: banded matrix factorisation, on the integer grid.
 
 A model is a sum over rounds of noisy sums x_1, x_2, ... What is released is y = C x + n with independent noise n, for a lower-triangular
-Toeplitz matrix C of b bands c_0 = 1, c_1, ..., c_(b-1) (Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization"). Whoever has
+Toeplitz matrix C of b bands c_0 = 1, c_1, ..., c_(b-1) (Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization"). An observer who has
 y_1, ..., y_t can solve for x_t + (C^-1 n)_t. Its noise is larger than that of one release and falls over rounds into what came before.
 
 **What one client is exposed to.** Clients take turns: a client may take part in every b-th round, t, t + b, t + 2 b, ... (`schemes.turns`). What it

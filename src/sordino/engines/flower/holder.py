@@ -188,7 +188,9 @@ class Holder:
         if lacking and facts.schema.heading:
             raise Refused(f"the records here have no column {lacking[0]!r}, which the schema of the run asks for.")
         if self._misfit:
-            raise Refused("a schema did not fit the records here before; whoever runs this holder must look first.")
+            raise Refused(
+                "a schema did not fit the records here before; the person who runs this holder must look first."
+            )
         try:
             return facts.schema.read(self.data)
         except errors.BadInput as wrong:
