@@ -78,6 +78,7 @@ TABLE = (
         claim=claims.rdp,
         reasons_of=adact.reasons_of,
         paper_setting=AT_CLIENTS | {"local_epochs": (4, 5)},
+        differs=adact.differs,
     ),
     Method(
         "dp-fedacn",
