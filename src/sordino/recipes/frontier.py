@@ -22,7 +22,7 @@ NAME = "frontier"
 MOMENTUM = 0.9
 TIGHT = 2.0  # an epsilon below which noise rules: larger bounds, fewer records in a batch
 NOISE = {"colour": 0.78, "grey": 1.2, "signal": 1.0}  # deviation of the noise on a score at the end
-ROUNDS = {"colour": 300, "grey": 200, "signal": 200}
+ROUNDS = {"colour": 150, "grey": 200, "signal": 200}
 LEAST_BATCH = 64
 WINS_FROM, WINS_TO = 20_000, 8.0  # records and epsilon
 
