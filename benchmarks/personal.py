@@ -126,18 +126,19 @@ def one(table: str, name: str, seed: int, records: int) -> dict[str, Any]:
         own = alone(model, federation, setting, seed)
         return key | {"personal": own.to_json(), "seconds": round(time.process_time() - began)}
     plan = plan_of(setting, name, seed, PublicSizes.of(federation))
-    out = HERE / "results" / f"personal-run-{table}"
-    shutil.rmtree(out, ignore_errors=True)
-    options = EngineOptions("in-process", evaluate_every=plan.rounds, checkpoint_every=plan.rounds)
-    result = train(model, federation, plan, out=out, options=options)
+    out = HERE / "results" / f"personal-run-{table}-{name}-{seed}-{records}"
+    options = EngineOptions("in-process", evaluate_every=plan.rounds)
+    result = train(model, federation, plan, out=out, resume=out.exists(), options=options)
     kept = out / "checkpoint" / "personal" / "accuracy.json"
     assert result.fairness is not None
-    return key | {
+    row = key | {
         "accuracy": result.accuracy, "fairness": result.fairness.to_json(),
         "personal": json.loads(kept.read_text()) if kept.exists() else None,
         "epsilon": result.epsilon if np.isfinite(result.epsilon) else "inf", "claimed": result.terms.claimed,
-        "seconds": round(time.process_time() - began),
+        "seconds": round(time.process_time() - began),  # of the last part, if the run was cut off
     }  # fmt: skip
+    shutil.rmtree(out)
+    return row
 
 
 def alone(model: Any, federation: Any, setting: Setting, seed: int) -> Any:
