@@ -74,6 +74,7 @@ class Holder:
     # ---- the door --------------------------------------------------------------------------------
 
     def handle(self, message: bytes) -> bytes:
+        """The answer to a message, whatever happens."""
         with self._lock:
             asked = Message("unreadable")
             try:
