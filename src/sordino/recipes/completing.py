@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EPSILON, DELTA = 4.0, 1e-5
 # The noise on the statistics of a table's columns, and the share of the budget that they take. Even where they are hardly heard
 # (120 records times epsilon) a table that was not scaled did worse.
-HEARD, LEAST_SHARE, MOST_SHARE = 0.1, 0.05, 0.2
+HEARD, LEAST_SHARE, MOST_SHARE = 0.04, 0.05, 0.2
 AUTO, NONE = "auto", "none"  # auto, the default: the recipe that was measured to win on such data, where one was
 OTHERWISE = ("method", "model", "prepare", "multiplier", "mechanism", "options", "variant", "sampling")
 
