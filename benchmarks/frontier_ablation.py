@@ -4,7 +4,7 @@
     python benchmarks/frontier_ablation.py --only soft2 --write
     python benchmarks/frontier_ablation.py --page         the table of docs/features.md
 
-10,000 training records train and the last 10,000 score; noise is brought down to what 50,000 would get. 100 filters instead of 800, so that a line takes
+10,000 training records train and the last 10,000 score; noise is brought down to what 50,000 would get. 100 filters instead of 500, so that a line takes
 half a minute. Three noise seeds share their coins. This is a simulation of the pooled unit for comparing ingredients: noise is drawn in floats and nothing is
 released. Figures of the recipe itself come from `frontier.py`, through `sordino.train`.
 """
@@ -44,7 +44,7 @@ class Line:
     """One line of the table."""
 
     words: str
-    blocks: tuple[Block, ...] = (Block(100),)
+    blocks: tuple[Block, ...] = (Block(100, cells=3, soft=2),)
     power: float = 0.5
     damped: int = 400
     network: bool = False  # features of the pre-trained network beside those of the filters
@@ -68,18 +68,24 @@ LINES = {
     "slower": Line("two thirds of the rate", noise=0.67),
     "faster": Line("one and a half times the rate", noise=1.5),
     "half rounds": Line("half the rounds", rounds=0.5),
+    "double rounds": Line("twice the rounds", rounds=2.0),
     "averaged": Line("mean of the iterates of the last half", tail=0.5),
     "falling": Line("a falling rate, one and a half times as high at first", falling=True, noise=1.5),
-    "filters200": Line("200 filters instead of 100", (Block(200),)),
-    "filters50": Line("50 filters", (Block(50),)),
-    "half": Line("+ 100 filters at half the size", (Block(100), Block(100, shrink=2))),
-    "cells3": Line("3 x 3 cells instead of 2 x 2", (Block(100, cells=3),)),
-    "threshold7": Line("threshold 0.7 instead of 1", (Block(100, threshold=0.7),)),
-    "patch8": Line("patches of 8 x 8 instead of 6 x 6", (Block(100, 8),)),
-    "soft2": Line("augmentation: features averaged over shifts by up to 2 pixels (soft cells)", (Block(100, soft=2),)),
-    "soft4": Line("the same, up to 4 pixels", (Block(100, soft=4),)),
-    "unmirrored": Line("no averaging with the mirror image", (Block(100, mirror=False),)),
     "network": Line("+ features of a network pre-trained on synthetic pictures", network=True),
+    "hard": Line("hard cells: no averaging over shifts (no augmentation)", (Block(100, cells=3),)),
+    "soft4": Line("cells softer: shifts by up to 4 pixels", (Block(100, cells=3, soft=4),)),
+    "unmirrored": Line(
+        "no averaging with the mirror image (no augmentation)", (Block(100, cells=3, soft=2, mirror=False),)
+    ),
+    "cells2": Line("2 x 2 cells instead of 3 x 3", (Block(100, cells=2, soft=2),)),
+    "cells4": Line("4 x 4 cells", (Block(100, cells=4, soft=2),)),
+    "filters200": Line("200 filters instead of 100", (Block(200, cells=3, soft=2),)),
+    "filters50": Line("50 filters", (Block(50, cells=3, soft=2),)),
+    "half": Line(
+        "+ 100 filters at half the size", (Block(100, cells=3, soft=2), Block(100, cells=3, soft=1, shrink=2))
+    ),
+    "threshold7": Line("threshold 0.7 instead of 1", (Block(100, threshold=0.7, cells=3, soft=2),)),
+    "patch8": Line("patches of 8 x 8 instead of 6 x 6", (Block(100, 8, cells=3, soft=2),)),
 }
 
 

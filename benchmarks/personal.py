@@ -1,8 +1,8 @@
 """Global and personal accuracy apart: fedavg, dp-fedavg, adact and fed-dpa on CIFAR-10, 10 clients, Dirichlet 1.
 
     python benchmarks/personal.py                        all runs (about an hour on one core); goes on where it was cut off
-    python benchmarks/personal.py --setting std-mlp      one of the two tables
-    python benchmarks/personal.py --write                put the tables into docs/personal.md
+    python benchmarks/personal.py --model cnn-cifar --methods fedavg adact --seed 0      some cells of one of the two tables
+    python benchmarks/personal.py --write                put the tables that were run into docs/personal.md
     python benchmarks/personal.py --speed                Fisher diagonals and sensitivities against their obvious versions
 
 The shared model is measured on the public test set; personal models on the part of it that is the client's (the label shares of
@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "personal.json"
-PAGE = HERE.parent / "docs" / "personal.md"
+DOCS = HERE.parent / "docs"
+RESULTS = DOCS / "results" / "personal.json"
+PAGE = DOCS / "personal.md"
 CLAIM = 4.0
 FIRST = 4, 8  # lines that are run for all seeds before the others
 
@@ -125,18 +126,19 @@ def one(table: str, name: str, seed: int, records: int) -> dict[str, Any]:
         own = alone(model, federation, setting, seed)
         return key | {"personal": own.to_json(), "seconds": round(time.process_time() - began)}
     plan = plan_of(setting, name, seed, PublicSizes.of(federation))
-    out = HERE / "results" / f"personal-run-{table}"
-    shutil.rmtree(out, ignore_errors=True)
-    options = EngineOptions("in-process", evaluate_every=plan.rounds, checkpoint_every=plan.rounds)
-    result = train(model, federation, plan, out=out, options=options)
+    out = HERE / "results" / f"personal-run-{table}-{name}-{seed}-{records}"
+    options = EngineOptions("in-process", evaluate_every=plan.rounds)
+    result = train(model, federation, plan, out=out, resume=out.exists(), options=options)
     kept = out / "checkpoint" / "personal" / "accuracy.json"
     assert result.fairness is not None
-    return key | {
+    row = key | {
         "accuracy": result.accuracy, "fairness": result.fairness.to_json(),
         "personal": json.loads(kept.read_text()) if kept.exists() else None,
         "epsilon": result.epsilon if np.isfinite(result.epsilon) else "inf", "claimed": result.terms.claimed,
-        "seconds": round(time.process_time() - began),
+        "seconds": round(time.process_time() - began),  # of the last part, if the run was cut off
     }  # fmt: skip
+    shutil.rmtree(out)
+    return row
 
 
 def alone(model: Any, federation: Any, setting: Setting, seed: int) -> Any:
@@ -171,13 +173,13 @@ def run(arguments: argparse.Namespace) -> None:
     from sordino.clients.threads import one_thread
     from sordino.files import write_atomically
 
-    RESULTS.parent.mkdir(exist_ok=True)
-    tables = list(SETTINGS) if arguments.setting is None else [arguments.setting]
+    tables = list(SETTINGS) if arguments.model is None else [arguments.model]
+    seeds = range(arguments.seeds) if arguments.seed is None else [arguments.seed]
     todo = []
     for t in tables:
         rows = SETTINGS[t].rows
         for some in (rows[: FIRST[0]], rows[FIRST[0] : FIRST[1]], rows[FIRST[1] :]):
-            todo += [(t, name, seed) for seed in range(arguments.seeds) for name in some]
+            todo += [(t, name, seed) for seed in seeds for name in some if name in (arguments.methods or rows)]
     for table, name, seed in todo:
         key = {"table": table, "name": name, "seed": seed, "records": arguments.records}
         if any(key.items() <= row.items() for row in kept()):
@@ -193,11 +195,11 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def table(name: str, records: int = 0) -> str:
-    """The lines of one setting, as far as they were run."""
+    """The lines of one setting, as far as they were run; nothing if none was."""
     setting, lines = SETTINGS[name], []
     rows = [row for row in kept() if row["table"] == name and row["records"] == records]
     if not rows:
-        return f"`{setting.model}`, {setting.words}: not run yet (`python benchmarks/personal.py --setting {name}`).\n"
+        return ""
     for line in setting.rows:
         own = [row for row in rows if row["name"] == line]
         if own:
@@ -242,6 +244,7 @@ def speed() -> str:
     import torch
     from torch.nn import functional as F
 
+    from sordino.gradients import WINDOW
     from sordino.gradients.fisher import Fisher
     from sordino.gradients.flat import Flat
     from sordino.gradients.losses import cross_entropy
@@ -249,6 +252,7 @@ def speed() -> str:
     from sordino.models import build
 
     torch.set_num_threads(1)
+    records = 2 * WINDOW  # whole windows: free slots cost what records cost
     lines = ["| | network | obvious, ms a record | here, ms a record | ratio |", "|---|---|---|---|---|"]
 
     def add(what: str, name: str, slow: float, fast: float) -> None:
@@ -257,9 +261,13 @@ def speed() -> str:
     for name in ("lenet", "cnn-mnist", "cnn-cifar", "cnn-rail", "std-mlp", "char-lstm"):
         shape = {"cnn-rail": (2, 256), "cnn-cifar": (3, 32, 32), "std-mlp": (3, 32, 32)}.get(name, (1, 28, 28))
         if name == "char-lstm":
-            flat, x, y = Flat(build(name, (80,), 80)), torch.randint(0, 80, (128, 80)), torch.randint(0, 80, (128,))
+            flat, x, y = (
+                Flat(build(name, (80,), 80)),
+                torch.randint(0, 80, (records, 80)),
+                torch.randint(0, 80, (records,)),
+            )
         else:
-            flat, x, y = Flat(build(name, shape, 10)), torch.randn(256, *shape), torch.randint(0, 10, (256,))
+            flat, x, y = Flat(build(name, shape, 10)), torch.randn(records, *shape), torch.randint(0, 10, (records,))
         fisher = Fisher(flat, cross_entropy)
         fisher.diagonal(x[:1], y[:1])  # chooses how
 
@@ -312,10 +320,12 @@ def put(mark: str, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--setting", choices=list(SETTINGS), help="one of the tables; by default all, one after the other"
+        "--model", choices=list(SETTINGS), help="one of the tables; by default all, one after the other"
     )
+    parser.add_argument("--methods", nargs="+", choices=list(ROWS), metavar="LINE", help="some lines of the table")
+    parser.add_argument("--seed", type=int, help="one seed")
     parser.add_argument("--records", type=int, default=0, help="training records that are used (0: all)")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=3, help="without --seed: the seeds from 0 on")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--speed", action="store_true")
     arguments = parser.parse_args()
@@ -330,7 +340,7 @@ def main() -> None:
     for name in SETTINGS:
         text = table(name, arguments.records)
         print(text)
-        if arguments.write:
+        if arguments.write and text:
             put(f"table {name}", text)
 
 

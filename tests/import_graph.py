@@ -25,6 +25,7 @@ LAYERS = (
     ("recipes",),
     ("plan",),
     ("methods",),
+    ("method_spec",),
     ("schemes",),
     ("preparation",),
     ("clients", "secagg", "models", "defences", "features", "record"),

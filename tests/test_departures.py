@@ -39,6 +39,15 @@ def test_how_clients_are_drawn_is_no_departure_where_all_take_part():
     assert not any(d.startswith("sampling") for d in said("fedmap", cohort=10, sampling="poisson", **fedmap)[0])
 
 
+def test_simulated_data_is_a_departure_and_recordings_are_none():
+    every = {"local_epochs": 5, "unit": "client", "observer": "server", "cohort": 10}
+    (simulated,) = said("adact", data="rail-simulated", **every)[0]
+    assert "simulated" in simulated and "not public" in simulated
+    assert said("adact", data="rail", **every)[0] == ()
+    certified = plan("adact", data="rail-simulated", **every | {"variant": "certified"})
+    assert certified.method_spec.departures(certified) == ()  # no claim to be the paper's run
+
+
 def test_other_noise_and_other_steps_are_told():
     departures, _ = said("dp-fedavg", unit="client", observer="public", mechanism="laplace", optimizer="adam")
     assert departures[1:] == ("optimizer is adam; the paper has sgd.", "mechanism is laplace; the paper has gaussian.")

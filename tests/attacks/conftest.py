@@ -35,7 +35,7 @@ def guarded(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def target(heart):
     """The open run as a target."""
-    from sordino.attacks.runs import Settings, _open
+    from sordino.attacks.opening import Settings, open_run
 
     out, federation = heart
-    return _open(out, make, federation, Settings(workers=2), lambda *told: None).target
+    return open_run(out, make, federation, Settings(workers=2), lambda *told: None).target

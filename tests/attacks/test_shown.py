@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from attacks.by_heart import make, population
+from sordino.attacks.opening import Settings, open_run
 from sordino.attacks.rows import Guarantee, play
-from sordino.attacks.runs import Settings, _open
 from sordino.attacks.table import entry
 
 BLACK = ("rf", "gb", "dt", "basic", "ml-leaks", "quantile", "shadow-lr", "lira", "rmia")
@@ -38,7 +38,7 @@ def test_two_models_do_for_rmia_what_eight_do_for_lira_offline(reached):
     "name", ["rf", "gb", "dt", "basic", "cs", "quantile", "shadow-lr", "lira", "lira-offline", "rmia"]
 )
 def test_the_certified_model_gives_nothing_away(name, guarded):
-    opened = _open(guarded, make, population(), Settings(workers=2), lambda *told: None)
+    opened = open_run(guarded, make, population(), Settings(workers=2), lambda *told: None)
     row = play(opened.target, entry(name), opened.guarantee, **({"models": 4} if "lira" in name else {}))
     assert row["within_ceiling"] and 0.98 < row["auc_ceiling"] < 0.983
     assert row["auc_ci"][0] < 0.55, row  # 160 records: the interval is about 0.09 to either side

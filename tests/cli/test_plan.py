@@ -9,7 +9,7 @@ import pytest
 from sordino.assembly import complete
 from sordino.cli.main import main, parser
 from sordino.cli.plan import SETS
-from sordino.cli.train import given_in
+from sordino.cli.plan_options import given_in
 from sordino.plan import Plan
 
 

@@ -423,7 +423,7 @@ def test_a_forged_chain_cannot_exceed_its_own_filter(path):
     build(path)
     made = Ledger.open(path, PLAN)
     described = events.to_json(events.gaussian(0.5))
-    made._append({"kind": "grant", "round": 9, "step": 0, "attempt": 1, "event": described})
+    made._chain.append({"kind": "grant", "round": 9, "step": 0, "attempt": 1, "event": described})
     made.close()
     with pytest.raises(BadInput, match="Line 6 .* its filter would not give"):
         Ledger.open(path, PLAN)

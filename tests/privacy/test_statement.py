@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sordino.errors import BadInput
+from sordino.privacy.assumptions import assumptions
+from sordino.privacy.in_numbers import rounded_up
 from sordino.privacy.phrases import NOUN
-from sordino.privacy.statement import Statement, _up, assumptions
+from sordino.privacy.statement import Statement
 from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling, Unit, Variant, noise_for
 
 PROVEN = Statement(
@@ -148,9 +150,9 @@ def test_there_is_no_third_kind_of_number(change):
 @settings(deadline=None)
 @given(st.floats(1e-6, 1e6))
 def test_what_is_printed_is_never_less_than_what_is_proven(epsilon):
-    printed = float(_up(epsilon))
+    printed = float(rounded_up(epsilon))
     assert epsilon <= printed <= epsilon * 1.0011
-    assert f"epsilon {_up(epsilon)}," in replace(PROVEN, epsilon=epsilon).text()
+    assert f"epsilon {rounded_up(epsilon)}," in replace(PROVEN, epsilon=epsilon).text()
 
 
 def test_a_huge_epsilon_can_be_printed():

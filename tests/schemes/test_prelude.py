@@ -240,11 +240,11 @@ def test_verify_misses_statistics_that_were_taken_out_or_changed(tmp_path):
 
 
 def test_a_model_is_attacked_with_the_input_that_it_was_trained_on(tmp_path):
-    from sordino.attacks.runs import Settings, _open
+    from sordino.attacks.opening import Settings, open_run
     from sordino.attacks.shadows import quiet
 
     train(model(), toy(size=60), plan(), out=tmp_path / "run")
-    opened = _open(tmp_path / "run", None, toy(size=60), Settings(), quiet)
+    opened = open_run(tmp_path / "run", None, toy(size=60), Settings(), quiet)
     apply = prelude.model_input(tmp_path / "run", plan(), (5,))
     assert np.array_equal(opened.target.cast.federation[3][0], apply(toy(size=60).raw(3)[0]))
     assert opened.guarantee.epsilon == pytest.approx(3.0, rel=1e-2) and not opened.target.plan.prepare

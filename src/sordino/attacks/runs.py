@@ -15,22 +15,22 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from sordino.attacks.metrics import average_success
-from sordino.attacks.protocol import Protocol, deal
-from sordino.attacks.rows import Guarantee, play, private, ranked, with_control
+from sordino.attacks.opening import Opened, Settings, ended, finished, open_run
+from sordino.attacks.rows import play, private, ranked, with_control
 from sordino.attacks.shadows import Make, Say, quiet
 from sordino.attacks.table import Entry, entry
 from sordino.attacks.target import Target
 from sordino.data.schema import CLASSIFICATION
-from sordino.errors import BadInput, whole
+from sordino.errors import BadInput
 from sordino.files import write_atomically
 from sordino.plain import Json
 from sordino.plan import Plan
-from sordino.privacy.vocabulary import Observer, Relation, Unit, Variant
+from sordino.privacy.vocabulary import Observer, Unit, Variant
 from sordino.report import attacked
 from sordino.schemes.pooled import Pooled
 
@@ -40,30 +40,6 @@ if TYPE_CHECKING:
 
 CONTROLS = ("auto", "none")
 FORMAT = 1  # of what is kept; a change makes older lines void
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a run is attacked."""
-
-    protocol: Protocol = field(default_factory=Protocol)
-    references: int | None = None  # reference models of lira and rmia; None: the attack's own number
-    shadows: int | None = None  # shadow models of shadow-lr
-    control: str = "auto"  # auto, none, or the folder of a run
-    workers: int = 0
-    fresh: bool = False  # do not take lines from an earlier table
-
-    def __post_init__(self) -> None:
-        whole(0, workers=self.workers)
-        whole(2, references=2 if self.references is None else self.references)
-        whole(1, shadows=1 if self.shadows is None else self.shadows)
-
-    def changes(self, one: Entry) -> Json:
-        if one.models == "reference" and self.references is not None:
-            return {"models": self.references}
-        if one.name == "shadow-lr" and self.shadows is not None:
-            return {"shadows": self.shadows}
-        return {}
 
 
 def attack_run(
@@ -88,7 +64,7 @@ def attack_run(
     for one in chosen:
         if one.kind != "membership":
             raise BadInput(f"{one.name} is an attack of kind {one.kind}; call invert_run for it.")
-    run = _open(folder, make, federation, settings, say)
+    run = open_run(folder, make, federation, settings, say)
     rows, refused = _rows(run, folder, chosen, settings)
     if not rows:
         raise BadInput(refused[0]["why"])
@@ -127,7 +103,6 @@ def invert_run(
     """
     from sordino.attacks.inversion.runs import InversionSettings, Inverted, invert
     from sordino.federation.folder import RunFolder
-    from sordino.gradients.flat import Flat
 
     settings, folder = settings or InversionSettings(), Path(folder)
     chosen = [one if isinstance(one, Entry) else entry(one) for one in attacks]
@@ -135,7 +110,7 @@ def invert_run(
         if one.kind != "inversion":
             raise BadInput(f"{one.name} is an attack of kind {one.kind}; call attack_run for it.")
     plan = Plan.load(RunFolder.reopen(folder).plan)
-    weights, statement = _ended(folder)
+    ended(folder)
     if plan.task != CLASSIFICATION:
         raise BadInput(
             f"inversion takes a message apart by classes, and this run is a {plan.task}; there is none for it yet."
@@ -145,136 +120,22 @@ def invert_run(
             f"the model of this run takes what preparation {plan.preparation.kind} makes of a record, and inversion looks for "
             "records; attack a run without a preparation."
         )
-    plan, make, federation = _assembled(*_after_prelude(plan, make, federation, folder, statement))
-    module = make(plan.seed)
-    _load(module, weights)
-    proven = _guarantee(statement)
+    end = finished(plan, make, federation, folder)
     run = Inverted(
-        plan=plan,
-        federation=federation,
-        make=make,
-        theta=Flat(module).vector().numpy(),
-        rounds=int(statement["rounds"]),
-        epsilon=proven.epsilon,
-        delta=proven.delta,
-        key=hashlib.sha256(weights.read_bytes()).hexdigest(),
+        plan=end.plan,
+        federation=end.federation,
+        make=end.make,
+        theta=end.theta,
+        rounds=end.rounds,
+        epsilon=end.guarantee.epsilon,
+        delta=end.guarantee.delta,
+        key=end.key,
     )
     table = invert(run, folder, chosen, settings, say)
     if not table["results"]:
         raise BadInput(table["refused"][0]["why"])
     _redraw(folder)
     return table
-
-
-@dataclass(frozen=True, eq=False)
-class Opened:
-    """A run folder, ready to be attacked."""
-
-    target: Target
-    guarantee: Guarantee
-    key: str  # of what was trained
-
-
-def _open(folder: Path, make: Make | None, federation: Federation | None, settings: Settings, say: Say) -> Opened:
-    from sordino.federation import checkpoint
-    from sordino.federation.folder import RunFolder
-    from sordino.gradients.flat import Flat
-
-    run = RunFolder.reopen(folder)
-    plan = Plan.load(run.plan)
-    weights, statement = _ended(folder)
-    plan, make, federation = _assembled(*_after_prelude(plan, make, federation, folder, statement))
-    module = make(plan.seed)
-    _load(module, weights)
-    target = Target(
-        plan=plan,
-        cast=deal(federation, settings.protocol),
-        make=make,
-        theta=Flat(module).vector().numpy(),
-        rounds=int(statement["rounds"]),
-        kept=lambda: checkpoint.kept(run.models),
-        folder=folder / "attack",
-        workers=settings.workers,
-        seed=settings.protocol.seed,
-        say=say,
-    )
-    key = hashlib.sha256(weights.read_bytes()).hexdigest()
-    return Opened(target, _guarantee(statement), key)
-
-
-def _ended(folder: Path) -> tuple[Path, Json]:
-    """The weights and the statement of a run that has ended."""
-    weights, said = folder / "model.safetensors", folder / "statement.json"
-    if not weights.exists() or not said.exists():
-        raise BadInput(f"the run in {folder} has not ended; finish it with sordino train --resume {folder}.")
-    return weights, json.loads(said.read_text())
-
-
-def _after_prelude(
-    plan: Plan, make: Make | None, federation: Federation | None, folder: Path, statement: Json
-) -> tuple[Plan, Make | None, Federation | None]:
-    """The rounds alone. What the prelude released is public: attackers use it, and train their models with it too.
-
-    Records that were held out are not members: where there is no public test set, they are the non-members.
-    """
-    from sordino.assembly import held_apart, population
-    from sordino.schemes import prelude
-
-    if plan.preparation is None and plan.holdout is None:
-        return plan, make, federation
-    raw = population(plan) if federation is None else held_apart(federation, plan)
-    rest = plan.replace(prepare={}, test=None, clients=raw.clients)
-    if plan.private and statement["multiplier"] is not None:
-        rest = rest.replace(epsilon=None, multiplier=statement["multiplier"])
-    if plan.preparation is not None:
-        raw = raw.mapped(prelude.model_input(folder, plan, raw.input_shape))
-    return rest, make, raw if raw.test is not None or raw.held_out is None else raw.tested_on(raw.held_out)
-
-
-def _assembled(plan: Plan, make: Make | None, federation: Federation | None) -> tuple[Plan, Make, Federation]:
-    from sordino.assembly import assemble
-    from sordino.models import build
-
-    if make is not None and federation is not None:
-        _check_labels(federation)
-        return plan, make, federation
-    if federation is None or plan.model == "auto":
-        _, found, plan = assemble(plan)
-        population = found if federation is None else federation
-    else:
-        population = federation
-    _check_labels(population)
-
-    def fresh(seed: int) -> Any:
-        return build(plan.model, population.input_shape, population.classes, seed)
-
-    return plan, make or fresh, population
-
-
-def _check_labels(federation: Federation) -> None:
-    if federation.by_position:
-        raise BadInput(
-            f"attacks look at the one class of a record, and records of {federation.name} have one at every position; there is no "
-            "attack for them yet."
-        )
-
-
-def _load(module: Any, weights: Path) -> None:
-    from sordino.federation.checkpoint import load_weights
-
-    load_weights(module, weights)
-
-
-def _guarantee(statement: Json) -> Guarantee:
-    if statement["epsilon"] == "inf" or not statement.get("proven", True):
-        return Guarantee()
-    return Guarantee(
-        epsilon=float(statement["epsilon"]),
-        delta=float(statement["delta"]),
-        unit=Unit(statement["unit"]),
-        relation=Relation(statement["relation"]),
-        observer=Observer(statement["observer"]),
-    )
 
 
 # ---- lines, and where they are kept ----------------------------------------------------------------------------------
@@ -351,7 +212,7 @@ def _control(run: Opened, folder: Path, chosen: Sequence[Entry], settings: Setti
     if settings.control == "auto" and not (where / "model.safetensors").exists():
         _train_control(run.target, where, settings, say)
     target = run.target
-    opened = _open(
+    opened = open_run(
         where, target.make, target.cast.federation, settings, lambda *told: say(f"control: {told[0]}", *told[1:])
     )
     if private(opened.guarantee):

@@ -6,20 +6,15 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sordino import presets
-from sordino.cli.numbers import count, number
-from sordino.data.schema import TASKS
-from sordino.defences import DEFENCES
-from sordino.errors import BadInput, one_of
-from sordino.federation.held_out import FAIRNESS
-from sordino.federation.server import SCHEDULES, STEPS
+from sordino.cli import plan_options
+from sordino.cli.numbers import count
+from sordino.errors import BadInput
 from sordino.plain import Json
-from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, Plan, read_toml
-from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
+from sordino.plan import Plan
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,87 +34,6 @@ EXAMPLES = """examples:
   sordino train --data ./hospitals --model linear                  your own folder, one file per client
   sordino train --data table.csv --client-column user --label class --test test.csv"""
 
-# Options that are fields of the plan: (name, type, choices, help).
-FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
-    (
-        "data",
-        str,
-        None,
-        "data set, a table, or a folder with one file per client (./mnist, if its name is that of a set)",
-    ),
-    ("clients", int, None, "how many clients the data is dealt out to"),
-    ("partition", str, PARTITIONS, "how it is dealt out"),
-    ("alpha", float, None, "Dirichlet concentration: small is very unlike, large is alike"),
-    ("model", str, None, "network; auto picks the usual one for the data; or your own, as module:function"),
-    ("classes", int, None, "how many classes there are, where the data does not say"),
-    ("partition_seed", int, None, "of the partition alone (default: the seed)"),
-    ("client_column", str, None, "the column of a table that says whose a row is"),
-    ("label", str, None, "the column that is predicted (default: label, or the last one); several with commas between"),
-    (
-        "test",
-        str,
-        None,
-        "a public test file; holdout=0.1: a share of the records, never trained on, whose figures are released with noise; none",
-    ),
-    ("ignore", str, None, "columns of a table that are left out (names, numbers of rows, dates), with commas between"),
-    (
-        "fairness",
-        str,
-        FAIRNESS,
-        "how clients are compared: on public test splits; or noisy: on held-out records (--test holdout=0.1), with noise, charged",
-    ),
-    ("schema", str, None, "schema.toml: scale and meaning of columns; `sordino data describe` writes one"),
-    ("task", str, TASKS, "what is predicted"),
-    ("method", str, None, "see `sordino methods`; or your own, as module:object"),
-    ("variant", str, tuple(Variant), "certified: made private; published: as the paper prints it"),
-    ("mechanism", str, MECHANISMS, "noise"),
-    ("bound", float, None, "first clipping threshold; public"),
-    ("metanet", str, None, "weights of FedMAP's controllers, from `sordino metanet pretrain`"),
-    ("personal", str, None, "layers that each client keeps for itself (client unit, fedavg); without a name: the head"),
-    (
-        "defence",
-        str,
-        tuple(DEFENCES),
-        "a heuristic that changes updates before clipping (client unit, fedavg); no guarantee",
-    ),
-    ("unit", str, tuple(Unit), "what is protected"),
-    ("observer", str, tuple(Observer), "against whom"),
-    ("relation", str, tuple(Relation), "neighbouring relation (by default it follows from the sampling)"),
-    (
-        "prepare",
-        str,
-        None,
-        "how records become model input, with statistics that are part of the budget: standard, features",
-    ),
-    ("epsilon", float, None, "the budget; the noise is calibrated to it"),
-    ("delta", float, None, "the probability that the guarantee leaves out"),
-    ("multiplier", float, None, "noise over bound, instead of or besides epsilon"),
-    ("sampling", str, tuple(Sampling), "how it is decided which units take part"),
-    ("cohort", int, None, "clients expected in a round"),
-    (
-        "survivors",
-        int,
-        None,
-        "fewest clients left in a round, who share the noise (secagg-server; default: all; fedmap: 2)",
-    ),
-    ("weights", str, WEIGHTS, "how clients are weighted (client unit)"),
-    ("weight_cap", int, None, "examples from which on a client weighs in full; public"),
-    ("rounds", int, None, "rounds"),
-    ("local_epochs", int, None, "passes over a client's data in a round"),
-    ("batch_size", int, None, "mini-batch; with the example unit pooled, records expected in a round"),
-    ("lr", float, None, "learning rate of gradient steps"),
-    ("optimizer", str, OPTIMIZERS, "of clients"),
-    ("momentum", float, None, "of clients"),
-    ("server_optimizer", str, OPTIMIZERS, "of the server"),
-    ("server_lr", float, None, "of the server"),
-    ("server_momentum", float, None, "of the server"),
-    ("steps", str, STEPS, "along the noisy mean, or scaled: along mean / bound"),
-    ("lr_schedule", str, SCHEDULES, "of the server's steps: constant, or decay (warm-up, then in a line towards 0)"),
-    ("canaries", int, None, "canaries to put in, for `sordino audit`"),
-    ("canary", str, None, "kind of canary: turning, steady, mislabelled or random"),
-    ("seed", int, None, "of everything that is drawn"),
-)
-
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
@@ -129,20 +43,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--preset", metavar="NAME", help=f"the setting of a paper's experiment: {', '.join(presets.names())}"
-    )
-    parser.add_argument("--plan", metavar="FILE", help="a plan.toml; options given besides override it")
-    for name, kind, choices, text in FIELDS:
-        metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
-        flag = f"--{name.replace('_', '-')}"
-        if name == "personal":
-            parser.add_argument(flag, metavar="LAYERS", nargs="?", const="head", help=text)
-        else:
-            parser.add_argument(flag, metavar=metavar, help=text)
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method's rule"
-    )
+    plan_options.add_to(parser)
     bare = (
         "train the same network on the same data without clipping and noise: what the price of privacy is measured by"
     )
@@ -197,9 +98,9 @@ def run(args: argparse.Namespace) -> int:
         choices = ()
         out: Path | None = folder.path
     else:
-        model, federation, plan, choices = prepare(given_in(args))
+        model, federation, plan, choices = prepare(plan_options.given_in(args))
         if args.without_privacy:
-            model, federation, plan, choices = prepare(twin_of(given_in(args), plan))
+            model, federation, plan, choices = prepare(twin_of(plan_options.given_in(args), plan))
         out = Path(args.out) if args.out else None
     workers, every, keep = (count(args, name) or 0 for name in ("workers", "evaluate_every", "keep_models"))
     options = EngineOptions(args.engine, workers, every, keep_models=keep, isolate_clients=args.isolate_clients)
@@ -235,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
             account=_account(args.account, plan),
         )
     beside = {}
-    if args.price and (exact := _without_privacy(twin_of(given_in(args), plan), options)) is not None:
+    if args.price and (exact := _without_privacy(twin_of(plan_options.given_in(args), plan), options)) is not None:
         beside["without_privacy"] = exact
         compared(result.folder, beside)
     if args.json:
@@ -272,7 +173,7 @@ def _account(named: str | None, plan: Plan) -> Path | None:
 
 def _alone(args: argparse.Namespace) -> None:
     """A run goes on as it began: settings beside --resume would be ignored."""
-    given = [name for name, *_ in FIELDS if getattr(args, name) is not None]
+    given = [name for name, *_ in plan_options.FIELDS if getattr(args, name) is not None]
     alone = ("preset", "plan", "out", "option", "recipe", "secure", "without_privacy", "price")
     given += [name for name in alone if getattr(args, name)]
     if given:
@@ -315,31 +216,3 @@ def chosen_text(choices: Sequence[Choice]) -> str:
         return "Chosen     nothing: every setting was given\n"
     heads = ["Chosen", *[""] * len(choices)]
     return "".join(f"{head:<11}{choice}\n" for head, choice in zip(heads, choices))
-
-
-def given_in(args: argparse.Namespace) -> Json:
-    """Options over the plan file over the preset."""
-    given = (presets.read(args.preset) if args.preset else {}) | (read_toml(args.plan) if args.plan else {})
-    read: dict[type, Callable[[argparse.Namespace, str], object]] = {int: count, float: number, str: getattr}
-    given |= {name: value for name, kind, _, _ in FIELDS if (value := read[kind](args, name)) is not None}
-    if args.secure:
-        given["secure"] = True
-    if args.recipe is not None:
-        given["recipe"] = args.recipe
-    if args.scale is not None:
-        one_of(("private",), scale=args.scale)
-        if args.prepare is not None:
-            raise BadInput("--scale private is --prepare standard; give one of the two.")
-        given["prepare"] = "standard"
-    options = dict(given.get("options", {}))
-    for pair in args.option:
-        name, sign, value = pair.partition("=")
-        try:
-            options[name] = float(value)
-        except ValueError:
-            sign = ""
-        if not sign:
-            raise BadInput(f"--option takes NAME=NUMBER, not {pair!r}.")
-    if options:
-        given["options"] = options
-    return given

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sordino.clients.site import Site
+from sordino.clients.threads import one_thread
 from sordino.data.dataset import NO_LABEL
 from sordino.data.schema import CLASSIFICATION, MULTI_LABEL
 
@@ -39,6 +40,11 @@ class Scoring:
             loss = float(self.site.loss(logits, y)) * len(y)
         flat.model.train()
         return correct, loss
+
+    def here(self) -> tuple[float, float] | None:
+        """The summary of all pieces, scored in this process."""
+        with one_thread():
+            return self.summary([self.score(start) for start in self.pieces()])
 
     def summary(self, scores: list[tuple[float, float]]) -> tuple[float, float] | None:
         """Accuracy (NaN where there is no such thing) and loss."""

@@ -66,8 +66,9 @@ def recipe_for(shape: tuple[int, ...]) -> Recipe:
     side = min(height, width)
     shrink = max(1, side // SIDE)
     patch = 6 if side >= 16 else max(2, side // 3)
-    cells = min(4 if channels == 1 else 2, max(1, side // shrink - patch + 1))
+    positions = side // shrink - patch + 1
+    cells = min(4 if channels == 1 else 3, max(1, positions))
+    soft = min(2, positions // (2 * cells))
     if channels == 1:  # a mirrored digit is another digit
-        soft = min(2, (side // shrink - patch + 1) // (2 * cells))
         return Recipe((Block(200, patch, cells=cells, shrink=shrink, mirror=False, soft=soft),), damped=300)
-    return Recipe((Block(800, patch, cells=cells, shrink=shrink),))
+    return Recipe((Block(500, patch, cells=cells, shrink=shrink, soft=soft),))

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sordino.gradients.ghost_layers import KEEP, Convolution, Dense, Lookup, Record, Rows
+from sordino.gradients.ghost_convolution import Convolution
+from sordino.gradients.ghost_layers import KEEP, Dense, Lookup, Record, Rows
 
 EVEN = 16  # a library's products give rows at different places different bits unless sizes are even
 

@@ -53,3 +53,13 @@ def percent_up(share: float) -> str:
     exact = Decimal(repr(share)) * 100
     rounded = min(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), ROUND_CEILING), Decimal(100))
     return f"{rounded.normalize():f}%"
+
+
+def rounded_up(value: float) -> str:
+    """Four digits, rounded up: what is printed is never less than what is proven.
+
+    >>> rounded_up(4.00001), rounded_up(1e-5), rounded_up(0.0)
+    ('4.001', '1e-05', '0')
+    """
+    number = Decimal(repr(float(value)))
+    return f"{float(number.quantize(Decimal(1).scaleb(number.adjusted() - 3), ROUND_CEILING)):.4g}" if number else "0"

@@ -1,20 +1,8 @@
 """The append-only record of granted releases. A grant is on disk before anyone may touch data.
 
-The file is JSON lines. The first line says for which plan, filter, unit, relation and observer it holds; each further
-one is a grant, or a remark that costs nothing. Every line carries its number, the hash of the line before and its own,
-so that a line that was changed, moved or taken out is found, and named, when the file is read. The chain guards against
-accidents and careless hands, not against someone who rewrites the whole file; `head`, kept in a checkpoint, shows when
-lines are missing from the end.
-
-Crashes. `request` charges the filter, appends one line, waits for fsync, and only then returns. A crash therefore
-leaves one of three things:
-
-* the whole line: the grant counts, whether or not its round ever ran;
-* no trace of it: `request` had not returned, so no data was touched under it, and nothing is lost;
-* a torn last line: fsync had not returned, hence neither had `request`, and nothing was released under it, so leaving
-  it out would not under-count. As that argument trusts the disk to honour fsync, the line is counted all the same
-  whenever enough of it can be read to know what it grants. Its bytes are kept, in a line of kind `torn` that takes its
-  place.
+The file is JSON lines (`ledger_chain`). The first line says for which plan, filter, unit, relation and observer it holds;
+each further one is a grant, or a remark that costs nothing. `request` charges the filter, appends one line, and returns when it
+is on disk. So a grant that a crash left in the file counts, whether or not its round ever ran.
 
 After a crash between grant and checkpoint, a seeded simulation draws the same cohort and the same noise again, so
 nothing new is released and the grant serves again (`resume`). Noise from a secure source is new, and with the first
@@ -30,14 +18,10 @@ what a single client was charged may be private: publish the statement, not the 
 
 from __future__ import annotations
 
-import base64
-import os
-import weakref
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,10 +33,10 @@ from sordino.privacy.client_budgets import ClientBudgets
 from sordino.privacy.events import Event
 from sordino.privacy.filter import Filter
 from sordino.privacy.filter import from_json as filter_from_json
+from sordino.privacy.ledger_chain import Chain
 from sordino.privacy.ledger_format import Head, Row
 from sordino.privacy.vocabulary import Observer, Relation, Unit
 
-FORMAT = "sordino-ledger-1"
 _PARSED = 4096  # distinct events that are kept parsed
 
 
@@ -84,18 +68,14 @@ class Grant:
 class Ledger:
     """Use `create`, `open` or `read`. One process at a time can hold a ledger open for writing."""
 
-    def __init__(self, path: Path, fd: int | None, text: bytes, spending: ClientBudgets | None = None) -> None:
-        self.path = path
-        self._fd, self._owner = fd, os.getpid()
+    def __init__(self, chain: Chain, spending: ClientBudgets | None = None) -> None:
+        self._chain = chain
         self._parsed: dict[str, Event] = {}
         self._grants: list[Grant] = []
         self._latest: dict[tuple[int, int], Grant] = {}
         self._rounds: set[int] = set()
         self._lost: set[int] = set()
-        self._seq, self._hash = -1, lines.START
-        self._chain: list[str] = []
-        self._replay(text, spending)
-        _alive.add(self)
+        self._replay(spending)
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
@@ -109,7 +89,6 @@ class Ledger:
         spending: ClientBudgets | None = None,
     ) -> Ledger:
         """A new ledger for the plan with this digest. `about` holds at least unit, relation and observer."""
-        path = Path(path)
         if not plan_digest:
             raise BadInput("A ledger belongs to one plan; give the plan's digest.")
         for name, words in (("unit", Unit), ("relation", Relation), ("observer", Observer)):
@@ -123,23 +102,12 @@ class Ledger:
                 "The clients have spent something before the ledger begins; start with a fresh ClientBudgets."
             )
         header = {
-            "seq": 0,
-            "kind": "header",
-            "format": FORMAT,
             "plan": plan_digest,
             "about": about,
             "filter": filter.to_json(),
             "spending": spending.to_json() if spending else None,
         }
-        line, _ = lines.seal(header, lines.START)
-        if path.exists():
-            raise BadInput(f"There is a ledger at {path} already; resume that run, or give another folder.")
-        with lines.told(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Linked into place when it is on disk, so that a ledger without a whole first line never exists. Of two
-            # processes that get here, the second to link is told that the file exists.
-            fd = lines.aside(path, line, os.link)
-        ledger = cls(path, fd, line, spending)
+        ledger = cls(Chain.create(Path(path), header), spending)
         ledger.filter = filter  # the caller's own, in the same state
         return ledger
 
@@ -156,43 +124,28 @@ class Ledger:
         `head` (`Ledger.head`, kept in a checkpoint) must be part of it. `spending`, restored from a checkpoint, saves
         replaying the clients' charges up to that point.
         """
-        path = Path(path)
+        chain = Chain.open(Path(path))
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_APPEND)
-        except OSError as error:
-            raise BadInput(f"The ledger {path} cannot be opened ({error.strerror}); check the run's folder.") from None
-        try:
-            lines.lock(fd, path)
-            ledger = cls(path, fd, lines.read(fd), spending)
+            ledger = cls(chain, spending)
             ledger._belongs(plan_digest, head)
+            torn = chain.mend()
+            if torn is not None:
+                ledger._charge_again(chain.seq, torn)
         except BaseException:
-            os.close(fd)
-            raise
-        try:
-            with lines.told(path):
-                ledger._repair(fd)
-        except BaseException:
-            ledger.close()
+            chain.close()
             raise
         return ledger
 
     @classmethod
     def read(cls, path: str | Path, plan_digest: str | None = None) -> Ledger:
         """Read a ledger that any process may hold: it is verified and replayed; nothing is locked or written."""
-        path = Path(path)
-        try:
-            text = path.read_bytes()
-        except OSError as error:
-            raise BadInput(f"The ledger {path} cannot be read ({error.strerror}); check the run's folder.") from None
-        ledger = cls(path, None, text)
+        ledger = cls(Chain.read(Path(path)))
         ledger._belongs(plan_digest or ledger.plan_digest, None)
         return ledger
 
     def close(self) -> None:
         """Let go of the file and its lock."""
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            os.close(fd)
+        self._chain.close()
 
     def __enter__(self) -> Ledger:
         return self
@@ -201,6 +154,10 @@ class Ledger:
         self.close()
 
     # --- what it says -------------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        return self._chain.path
 
     @property
     def grants(self) -> tuple[Grant, ...]:
@@ -227,11 +184,11 @@ class Ledger:
     @property
     def head(self) -> Head:
         """The last line's number and hash, for a checkpoint."""
-        return {"seq": self._seq, "hash": self._hash}
+        return self._chain.head
 
     def holds(self, head: Head) -> bool:
         """Whether a line that `head` named before is in this ledger."""
-        return self._chain[head["seq"] : head["seq"] + 1] == [head["hash"]]
+        return self._chain.holds(head)
 
     def granted(self, round: int, step: int = 0) -> Grant | None:
         """The latest grant of this step of this round."""
@@ -284,7 +241,7 @@ class Ledger:
             if clients is None:
                 clients, costs = standing.clients, standing.costs
             return self._grant(standing.event, round, step, standing.attempt + 1, clients, costs)
-        self._append({"kind": "reuse", "round": round, "step": step, "attempt": standing.attempt})
+        self._chain.append({"kind": "reuse", "round": round, "step": step, "attempt": standing.attempt})
         return replace(standing, reused=True)
 
     def forfeit(self, round: int) -> None:
@@ -292,7 +249,7 @@ class Ledger:
         if round not in self._rounds:
             raise BadInput(f"Round {round} was never granted; only a granted round can be given up.")
         if round not in self._lost:
-            self._append({"kind": "lost", "round": round})
+            self._chain.append({"kind": "lost", "round": round})
             self._lost.add(round)
 
     def _grant(
@@ -313,36 +270,16 @@ class Ledger:
         elif costs is not None:
             raise BadInput("This ledger keeps no budget for single clients; leave out their costs.")
         row["event"] = described  # last, so that a torn line which shows the event shows all the rest
-        self._usable()
+        self._chain.usable()
         if self.spending is not None and ids is not None and charged is not None and self.filter.affords(event):
             self.spending.charge(ids, charged)
         self.filter.request(event)
-        self._append(row)
+        self._chain.append(row)
         if self.spending is not None:
-            self.spending.seq = self._seq
-        return self._keep(self._seq, row, event)
+            self.spending.seq = self._chain.seq
+        return self._keep(self._chain.seq, row, event)
 
-    # --- the file -----------------------------------------------------------------------------------------------------
-
-    def _usable(self) -> int:
-        if self._fd is None or os.getpid() != self._owner:
-            raise SordinoError(f"The ledger {self.path} is not open for writing in this process; open it again.")
-        return self._fd
-
-    def _append(self, row: Row) -> None:
-        fd = self._usable()
-        line, digest = lines.seal({"seq": self._seq + 1, **row}, self._hash)
-        try:
-            with lines.told(self.path):
-                lines.write(fd, line)
-            self._advance(digest)
-        except BaseException:
-            self.close()  # how much of the line is on disk is unknown: only a replay can tell
-            raise
-
-    def _advance(self, digest: str) -> None:
-        self._seq, self._hash = self._seq + 1, digest
-        self._chain.append(digest)
+    # --- the rows -----------------------------------------------------------------------------------------------------
 
     def _event(self, described: dict[str, object]) -> Event:
         key = repr(described)
@@ -361,41 +298,24 @@ class Ledger:
         self._rounds.add(round)
         return grant
 
-    def _replay(self, text: bytes, spending: ClientBudgets | None) -> None:
-        """Read every line, check the chain, and bring the filter to where it was."""
-        whole_lines = text.split(b"\n")
-        last = whole_lines.pop()  # what follows the last newline
-        self._ended, self._torn = True, b""
-        if last and lines.unseal(last)[0] is None:
-            self._torn = last
-        elif last:  # only the newline is missing
-            whole_lines.append(last)
-            self._ended = False
-        elif len(whole_lines) > 1 and b"\0" in whole_lines[-1]:  # a page of it never reached the disk
-            self._torn = whole_lines.pop()
-        if self._torn.count(b'{"seq":') > 1:  # no crash joins two lines
-            raise self._tampered(len(whole_lines), "cannot be read")
-        self._good = sum(map(len, whole_lines)) + len(whole_lines)
-        self._begin(whole_lines[0] if whole_lines else b"", spending)
-        for number, line in enumerate(whole_lines[1:], start=1):
-            row = self._follow(number, line)
-            if "event" in row:
+    def _replay(self, spending: ClientBudgets | None) -> None:
+        """Read every line, and bring the filter to where it was."""
+        chain = self._chain
+        for number, row in chain.rows():
+            if number == 0:
+                self._begin(row, spending)
+            elif "event" in row:
                 self._charge_again(number, row)
             elif row["kind"] == "lost":
                 self._lost.add(row["round"])
             elif row["kind"] not in ("reuse", "torn"):
-                raise self._tampered(number, f"is of the unknown kind {row['kind']!r}")
-        if spending is not None and spending.seq > self._seq:
+                raise chain.tampered(number, f"is of the unknown kind {row['kind']!r}")
+        if spending is not None and spending.seq > chain.seq:
             raise BadInput(f"The ledger {self.path} ends before the checkpoint was taken; bring back the whole file.")
-        self._salvaged = lines.salvage(self._torn)
-        if self._salvaged is not None and self._fd is None:  # only looking: count it, write nothing
-            self._charge_again(self._seq + 1, {**self._salvaged, "kind": "torn"})
+        if chain.salvaged is not None and chain.only_read:  # only looking: count it, write nothing
+            self._charge_again(chain.seq + 1, {**chain.salvaged, "kind": "torn"})
 
-    def _begin(self, line: bytes, spending: ClientBudgets | None) -> None:
-        header = cast(Row | None, lines.unseal(line)[0])
-        if not header or header.get("format") != FORMAT:
-            raise BadInput(f"{self.path} is not a ledger of the form {FORMAT}; give the ledger.jsonl of a run.")
-        self._follow(0, line)
+    def _begin(self, header: Row, spending: ClientBudgets | None) -> None:
         self.plan_digest: str = header["plan"]
         self.about: Mapping[str, object] = header["about"]
         self.filter: Filter = filter_from_json(header["filter"])
@@ -403,17 +323,6 @@ class Ledger:
         if spending is not None and spending.to_json() != kept:
             raise BadInput(f"The clients' spending does not belong to the ledger {self.path}; take its own checkpoint.")
         self.spending = spending if spending is not None or kept is None else ClientBudgets.from_json(kept)
-
-    def _follow(self, number: int, line: bytes) -> Row:
-        row, digest = lines.unseal(line)
-        if row is None:
-            raise self._tampered(number, "cannot be read")
-        if row.get("hash") != digest:
-            raise self._tampered(number, "was changed")
-        if row["prev"] != self._hash or row["seq"] != number:
-            raise self._tampered(number, "does not follow the line before it")
-        self._advance(digest)
-        return cast(Row, row)
 
     def _charge_again(self, number: int, row: Row) -> None:
         try:
@@ -424,10 +333,7 @@ class Ledger:
                 self.spending.seq = number
             self._keep(number, row, event)
         except (SordinoError, LookupError, TypeError, ValueError, zlib.error) as error:
-            raise self._tampered(number, f"holds a grant that its filter would not give ({error})") from error
-
-    def _tampered(self, number: int, what: str) -> BadInput:
-        return BadInput(f"Line {number + 1} of the ledger {self.path} {what}; bring back the untouched file.")
+            raise self._chain.tampered(number, f"holds a grant that its filter would not give ({error})") from error
 
     def _belongs(self, plan_digest: str, head: Head | None) -> None:
         if self.plan_digest != plan_digest:
@@ -437,36 +343,3 @@ class Ledger:
             )
         if head is not None and not self.holds(head):
             raise BadInput(f"The ledger {self.path} does not hold what the checkpoint saw; bring back the whole file.")
-
-    def _repair(self, fd: int) -> None:
-        """Put the newline that is missing, or a line of kind `torn` in the place of a torn one."""
-        if not self._ended:
-            lines.write(fd, b"\n")
-            self._ended = True
-        if not self._torn:
-            return
-        kept = base64.b64encode(zlib.compress(self._torn)).decode()
-        row: Row = {"seq": self._seq + 1, "kind": "torn", "bytes": kept}
-        if self._salvaged is not None:
-            row.update(self._salvaged)
-        line, digest = lines.seal(row, self._hash)
-        # The file is replaced as a whole: a crash now leaves either the torn line, or the one that stands for it.
-        mended = lines.aside(self.path, lines.read(fd)[: self._good] + line, os.replace)
-        self.close()
-        self._fd = mended
-        self._advance(digest)
-        if self._salvaged is not None:
-            self._charge_again(self._seq, row)
-        self._torn, self._salvaged = b"", None
-
-
-# A forked worker must not keep the lock of a parent that dies: it lets go of the file. The parent's own lock stays.
-_alive: weakref.WeakSet[Ledger] = weakref.WeakSet()
-
-
-def _let_go() -> None:
-    for ledger in list(_alive):
-        ledger.close()
-
-
-os.register_at_fork(after_in_child=_let_go)

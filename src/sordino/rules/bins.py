@@ -15,6 +15,13 @@ from sordino.rules.base import State
 from sordino.rules.query import Answer, HistogramBin
 
 
+def reach(bound: float, low: float | None, high: float | None, bins: float) -> tuple[float, float, int]:
+    """The ends and the edges of the first grid: six decades on either side of the plan's bound, unless the plan says otherwise."""
+    if bins != int(bins):  # options are numbers
+        raise BadInput(f"bins must be a whole number, not {bins!r}.")
+    return bound * 1e-6 if low is None else low, bound * 1e6 if high is None else high, int(bins)
+
+
 def first(low: float, high: float, bins: int) -> State:
     """The grid from `low` to `high` before anything was heard."""
     if low >= high:

@@ -33,6 +33,7 @@ from sordino.errors import between, positive, whole
 from sordino.privacy.bounds import Bound, Flat
 from sordino.rules import bins
 from sordino.rules.base import NOTHING, Queries, RoundOutput, State
+from sordino.rules.bins import reach
 from sordino.rules.query import Answer
 
 if TYPE_CHECKING:
@@ -142,9 +143,5 @@ def certified(
     floor: float = 0.01,
     alignment: float = 0.3,
 ) -> ExpectedError:
-    """The first grid spans six decades on either side of the plan's bound, unless the plan says otherwise."""
-    from sordino.rules.histogram import as_whole
-
     start = setting.plan.bound
-    low, high = start * 1e-6 if low is None else low, start * 1e6 if high is None else high
-    return ExpectedError(start, low, high, as_whole("bins", bins), share, opening, floor, alignment)
+    return ExpectedError(start, *reach(start, low, high, bins), share, opening, floor, alignment)

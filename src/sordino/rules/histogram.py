@@ -29,6 +29,7 @@ from sordino.errors import BadInput, between, positive, whole
 from sordino.privacy.bounds import Bound, Flat
 from sordino.rules import bins
 from sordino.rules.base import NOTHING, Queries, RoundOutput, State
+from sordino.rules.bins import reach
 from sordino.rules.query import Answer
 
 if TYPE_CHECKING:
@@ -179,14 +180,5 @@ def certified(
     share: float = 0.1,
     opening: float = 0.5,
 ) -> Histogram:
-    """The grid spans six decades on either side of the plan's bound, unless the plan says otherwise."""
     start = setting.plan.bound
-    low, high = start * 1e-6 if low is None else low, start * 1e6 if high is None else high
-    return Histogram(start, target, low, high, as_whole("bins", bins), share, opening)
-
-
-def as_whole(name: str, value: float) -> int:
-    """Options are numbers; some must be whole."""
-    if value != int(value):
-        raise BadInput(f"{name} must be a whole number, not {value!r}.")
-    return int(value)
+    return Histogram(start, target, *reach(start, low, high, bins), share, opening)

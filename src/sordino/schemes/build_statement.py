@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from sordino.privacy.statement import Statement, assumptions
+from sordino.privacy.assumptions import assumptions
+from sordino.privacy.statement import Statement
 from sordino.privacy.vocabulary import Noise, Unit
 from sordino.schemes import held_out, prelude
 from sordino.schemes.round import TrainState

@@ -150,7 +150,9 @@ def test_too_few_survivors_lose_the_round_and_the_budgets_stay_spent(hall, tmp_p
     assert max(spent(paid, result.terms.order).values()) <= room
     for k, name in enumerate(hall.names):
         (run,) = hall.holders[name]._runs.values()
-        assert run.account.after.spent > spent(paid, result.terms.order)[k] * 1.01, "the lost budget counts in full"
+        assert run.grants.account.after.spent > spent(paid, result.terms.order)[k] * 1.01, (
+            "the lost budget counts in full"
+        )
         (kept,) = (tmp_path / "holders" / name / "runs").iterdir()
         own = Ledger.read(kept / "ledger.jsonl")
         assert own.spending.largest() <= room and len(list(own)) == 5
@@ -195,7 +197,7 @@ def test_one_who_is_lost_knows_what_it_has_spent(secure, verdict, hall, tmp_path
     true = spent(paid, result.terms.order)
     assert max(true.values()) <= rdp.budget(4.0, 1e-5, result.terms.order)
     (run,) = hall.holders["n2"]._runs.values()
-    assert true[2] <= run.account.after.spent == pytest.approx(true[2], rel=1e-3)  # costs come from a table
+    assert true[2] <= run.grants.account.after.spent == pytest.approx(true[2], rel=1e-3)  # costs come from a table
 
 
 @pytest.mark.parametrize("secure", [False, True])
@@ -257,8 +259,8 @@ def test_chaos(hall, tmp_path, paid):
     assert set(true) == set(range(5)) and max(true.values()) <= rdp.budget(4.0, 1e-5, result.terms.order)
     for k, name in enumerate(hall.names):
         for run in hall.holders[name]._runs.values():
-            if run.account.after is not None:
-                assert true[k] <= run.account.after.spent <= result.terms.budget * (1 + 1e-9)
+            if run.grants.account.after is not None:
+                assert true[k] <= run.grants.account.after.spent <= result.terms.budget * (1 + 1e-9)
 
 
 def test_an_update_that_ran_away_spoils_no_round(hall, tmp_path, monkeypatch):
@@ -298,14 +300,14 @@ def test_a_holder_says_among_how_many_it_hides(tmp_path):
 def test_an_account_goes_forward_only(hall, tmp_path):
     hall.train(plan(secure=True), tmp_path / "run")
     (run,) = hall.holders["n0"]._runs.values()
-    assert run.account.round == 5
+    assert run.grants.account.round == 5
     for t in (3, 5):
         with pytest.raises(Refused, match="not drawn twice"):
-            run.account.task(t, [], run.ledger)
+            run.grants.account.task(t, [], run.grants.ledger)
     seeded = Account(run.folder / "account", run.terms.__class__(plan(), run.terms.public, 1.0, 5, run.terms.order), 0)
-    assert seeded.round == 5 and seeded.after.spent == run.account.after.spent
-    assert seeded.after.net.size and np.array_equal(seeded.after.rows, run.account.after.rows)
-    again = seeded.task(5, [], run.ledger)
+    assert seeded.round == 5 and seeded.after.spent == run.grants.account.after.spent
+    assert seeded.after.net.size and np.array_equal(seeded.after.rows, run.grants.account.after.rows)
+    again = seeded.task(5, [], run.grants.ledger)
     assert again.own.turns == 5 and again.round_budget == pytest.approx(again.own.unspent + again.grant)
 
 
@@ -330,8 +332,8 @@ def test_an_account_that_fell_behind_counts_what_the_ledger_knows(secure, damage
     result = hall.train(p, tmp_path / "run")
     assert old and result.rounds == 6
     true, (run,) = spent(paid, result.terms.order), hall.holders["n1"]._runs.values()
-    assert true[1] <= run.account.after.spent <= result.terms.budget * (1 + 1e-9)
-    assert true[1] < 0.98 * run.account.after.spent, "what was left in the budgets is given up"
+    assert true[1] <= run.grants.account.after.spent <= result.terms.budget * (1 + 1e-9)
+    assert true[1] < 0.98 * run.grants.account.after.spent, "what was left in the budgets is given up"
 
 
 def test_a_server_that_cries_wolf_gains_nothing(hall, tmp_path, paid):
@@ -352,7 +354,7 @@ def test_a_server_that_cries_wolf_gains_nothing(hall, tmp_path, paid):
     assert result.rounds == 5
     for k, cost in spent(paid, result.terms.order).items():
         (run,) = hall.holders[f"n{k}"]._runs.values()
-        assert cost < run.account.after.spent <= result.terms.budget * (1 + 1e-9)
+        assert cost < run.grants.account.after.spent <= result.terms.budget * (1 + 1e-9)
 
 
 def test_accounts_go_back_one_round_only(hall, tmp_path):

@@ -1,7 +1,7 @@
 """One run that a data holder has agreed to: its terms, its ledger, and the work on its records.
 
 Nothing here trusts the server. The terms are worked out from the plan; a request is held against them before anything is
-computed; each try of a round is granted by the holder's own ledger, on disk, before a record is touched; and what the
+computed; each try of a round is granted by the holder's own ledger (`holder_grants`), on disk, before a record is touched; and what the
 next phase needs (the model, the draw) is on disk before an answer leaves, so that a restart in between loses nothing.
 """
 
@@ -10,10 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -21,40 +18,26 @@ import numpy as np
 
 from sordino import record
 from sordino.engines.flower import wire
-from sordino.engines.flower.account import Account
+from sordino.engines.flower.computed import Computed
+from sordino.engines.flower.holder_grants import HolderGrants
 from sordino.engines.flower.part import Facts, Part
 from sordino.engines.flower.policy import Refused
 from sordino.engines.flower.wire import Message
 from sordino.errors import BadInput, NotPrivate
 from sordino.federation import binding
-from sordino.federation.sampling import Draws, public_cohort
+from sordino.federation.sampling import Draws
 from sordino.federation.sizes import PublicSizes
 from sordino.files import write_atomically
 from sordino.methods import RuleContext
 from sordino.noisy_figures import Measure
 from sordino.plan import Plan
-from sordino.privacy import events
-from sordino.privacy.client_budgets import ClientBudgets
-from sordino.privacy.ledger import Ledger
 from sordino.rules.query import answer_length, is_raw
 from sordino.schemes import certified, held_out, prelude, settle
 from sordino.schemes.clipped import share_of
-from sordino.schemes.fedmap.budgets import Budgets
 from sordino.schemes.fedmap.client import ClientTask, Report
 from sordino.schemes.fedmap.scheme import FedMapScheme
 from sordino.schemes.request import CONTRIBUTE, Request, work_on
 from sordino.schemes.terms import Terms
-
-
-@dataclass(frozen=True)
-class Computed:
-    """What a holder's work gave: nothing of it has left yet."""
-
-    codes: np.ndarray
-    answer: np.ndarray | None
-    noise: float
-    answer_noise: float
-    report: object = None
 
 
 def terms_of(plan: Plan, facts: Facts) -> Terms:
@@ -82,21 +65,19 @@ class HolderRun:
         self.stages = None if self.plan.preparation is None else self.plan.preparation.stages(part.facts.shape)
         self.prepared = False
         self._start()
-        self.ledger = self._open_ledger()
-        self.aside = self._open_aside()  # of the held-out records; None: there are none
+        if terms.held_out is not None:
+            self.measure  # noqa: B018 - refused here if nothing bounds what a record adds
+        self.grants = HolderGrants(folder, terms, self.me)
         # Of the try that is under way: its name, its round, the phases done, and the share of the round that queries took.
         self.attempt, self.round, self.taken = "", 0, 0.0
         self.done: tuple[str, ...] = ()
-        self._unspent = 0.0  # granted in earlier rounds and not spent (FedMAP)
-        self.account = Account(folder / "account", self.terms, self.me) if self.terms.scheme.report_length else None
         self._recall()
-        if self.ledger.last is not None and self.ledger.last.round > self.round:
-            self._unspent = 0.0  # what was pending fell behind the ledger: it may have been spent since
+        last = self.grants.ledger.last
+        if last is not None and last.round > self.round:
+            self.grants.unspent = 0.0  # what was pending fell behind the ledger: it may have been spent since
 
     def close(self) -> None:
-        self.ledger.close()
-        if self.aside is not None:
-            self.aside.close()
+        self.grants.close()
 
     # ---- work ------------------------------------------------------------------------------------
 
@@ -128,28 +109,6 @@ class HolderRun:
 
     # ---- the prelude -----------------------------------------------------------------------------
 
-    def admit_prelude(self, asked: Request) -> Request:
-        """Grant a statistic, or raise. It is granted once: with secure noise a second answer would tell more than the first."""
-        try:
-            request = prelude.expected_request(self.terms, asked)
-        except (NotPrivate, BadInput) as wrong:
-            raise Refused(str(wrong)) from None
-        event = self.terms.prelude_event(request.step)
-        if self.ledger.granted(0, request.step) is not None:
-            if self.plan.secure:
-                raise Refused(f"statistic {request.step + 1} was granted before, and the budget holds it once.")
-            self.ledger.resume(0, False, event, step=request.step)
-            return request
-        self._charge_prelude(request.step)
-        self.ledger.request(event, 0, step=request.step)
-        return request
-
-    def _charge_prelude(self, steps: int) -> None:
-        """What came before was released without this client, and is charged to it all the same: the schedule has it."""
-        for step in range(steps):
-            if self.ledger.granted(0, step) is None:
-                self.ledger.request(self.terms.prelude_event(step), 0, step=step)
-
     def statistic(self, request: Request, released: list[np.ndarray]) -> Computed:
         """This client's contributions to a statistic. What the server says of earlier ones decides no length and no noise."""
         assert self.stages is not None
@@ -158,45 +117,6 @@ class HolderRun:
         reply = prelude.contribute(request, self.plan, self.stages, released, self.me, x, codes)
         self._check_evidence(request, reply.noise, 0.0)
         return Computed(codes, None, reply.noise, 0.0)
-
-    # ---- the test on held-out records --------------------------------------------------------------
-
-    def admit_test(self, asked: Request) -> Request:
-        """Grant the test, once, or raise: with secure noise a second answer would tell more than the first."""
-        if self.aside is None:
-            raise Refused("the plan holds no records out.")
-        try:
-            request = held_out.expected_request(self.terms, asked)
-        except (NotPrivate, BadInput) as wrong:
-            raise Refused(str(wrong)) from None
-        if not held_out.grant(self.terms, self.aside):
-            raise Refused("the test on the held-out records was granted before, and the budget holds it once.")
-        return request
-
-    def tested(self, request: Request, theta: np.ndarray) -> Computed:
-        """What this client's held-out records say of a model. Records that are trained on are not looked at."""
-        from sordino.clients.alone import Alone
-        from sordino.gradients.flat import Flat
-
-        aside = self.site.federation.held_out
-        assert aside is not None
-        model = copy.deepcopy(self.site.flat.model)
-        Flat(model).load(theta)
-        codes = np.zeros(self.measure.length, np.int64)
-        alone = Alone(model)
-        reply = held_out.contribute(request, self.plan, self.measure, alone, self.me, *aside[self.me], codes)
-        self._check_evidence(request, reply.noise, 0.0)
-        return Computed(codes, None, reply.noise, 0.0)
-
-    @cached_property
-    def measure(self) -> Measure:
-        return held_out.measure_for(self.terms, self.part)
-
-    def _open_aside(self) -> Ledger | None:
-        if self.terms.held_out is None:
-            return None
-        self.measure  # noqa: B018 - refused here if nothing bounds what a record adds
-        return held_out.open_ledger(self.folder, self.terms, self.plan.digest(), (self.folder / "pending").exists())
 
     def prepare(self, released: list[np.ndarray]) -> None:
         """Make model input of the records; on disk first, so that a restart finds it. Said once, it stays."""
@@ -218,6 +138,29 @@ class HolderRun:
         assert stages is not None
         self._start_work(self.part.mapped(lambda x: stages.apply(x, released)))
 
+    # ---- the test on held-out records --------------------------------------------------------------
+
+    def tested(self, request: Request, theta: np.ndarray) -> Computed:
+        """What this client's held-out records say of a model. Records that are trained on are not looked at."""
+        from sordino.clients.alone import Alone
+        from sordino.gradients.flat import Flat
+
+        aside = self.site.federation.held_out
+        assert aside is not None
+        model = copy.deepcopy(self.site.flat.model)
+        Flat(model).load(theta)
+        codes = np.zeros(self.measure.length, np.int64)
+        alone = Alone(model)
+        reply = held_out.contribute(request, self.plan, self.measure, alone, self.me, *aside[self.me], codes)
+        self._check_evidence(request, reply.noise, 0.0)
+        return Computed(codes, None, reply.noise, 0.0)
+
+    @cached_property
+    def measure(self) -> Measure:
+        return held_out.measure_for(self.terms, self.part)
+
+    # ---- a round -----------------------------------------------------------------------------------
+
     def compute(self, request: Request, task: ClientTask | None = None) -> Computed:
         """This client's contribution as codes, its answer, and the evidence of the noise in both."""
         import torch
@@ -229,10 +172,10 @@ class HolderRun:
         with one_thread(), torch.random.fork_rng(devices=[]):
             replies = [work_on(self.work, request, item, codes) for item in items]
         report = replies[0].report if replies else None
-        if self.account is not None and isinstance(report, Report):
-            self.account.close(report.own)
+        if self.grants.account is not None and isinstance(report, Report):
+            self.grants.account.close(report.own)
         elif isinstance(report, Report):
-            self._unspent = report.own.unspent
+            self.grants.unspent = report.own.unspent
             self._remember()
         answers = [reply.answer for reply in replies if reply.answer is not None]
         noise = sum(reply.noise for reply in replies)
@@ -254,12 +197,6 @@ class HolderRun:
         if noise < due * (1 - 1e-9) or answer_noise < answer_due * (1 - 1e-9):
             raise NotPrivate("the work added less noise than the request asks for; nothing is sent: report this.")
 
-    def next_task(self, request: Request) -> ClientTask:
-        """What this client may spend, where it reckons that itself; nothing is granted yet."""
-        assert self.account is not None
-        self._check_turn(request.round)
-        return self.account.task(request.round, request.state.get("lost", []), self.ledger)
-
     # ---- leave to work ---------------------------------------------------------------------------
 
     def admit(self, asked: Request, attempt: str, theta: np.ndarray | None, task: ClientTask | None = None) -> Request:
@@ -267,7 +204,7 @@ class HolderRun:
 
         What it returns is this holder's own copy of the request: the noise in it follows from the holder's own terms.
         """
-        self._check_turn(asked.round)
+        self.grants.check_turn(asked.round)
         if self._takes_tasks != (task is not None) or task is not None and task.client != self.me:
             raise Refused("the work does not fit the plan's method.")
         again = attempt == self.attempt and asked.round == self.round
@@ -282,10 +219,10 @@ class HolderRun:
         if not again:
             if theta is None:
                 raise Refused("a new try of a round came without the model.")
-            self._grant(request.round, task)
+            self.grants.grant_round(request.round, task)
             self.attempt, self.round, self.done, self.taken = attempt, request.round, (), 0.0
             self.theta[:] = theta
-            self._draw_anew(self.ledger.head["seq"])
+            self._draw_anew(self.grants.ledger.head["seq"])
         self.taken += share_of(request.query)
         self.done = (*self.done, request.phase)
         self._remember()
@@ -294,65 +231,6 @@ class HolderRun:
     @property
     def _takes_tasks(self) -> bool:
         return isinstance(self.terms.scheme, FedMapScheme)
-
-    def _check_turn(self, t: int) -> None:
-        if isinstance(t, bool) or not 1 <= t <= self.plan.rounds:
-            raise Refused(f"the plan has no round {t}.")
-        if not self.terms.scheme.secret_cohort and self.me not in public_cohort(self.plan, t):
-            raise Refused(f"this client is not in the cohort of round {t}.")
-        if not self._my_turn(t):
-            apart = self.terms.scheme.separation
-            raise Refused(f"round {t} is not this client's turn: it takes part in one round of {apart} at most.")
-
-    def _my_turn(self, t: int) -> bool:
-        turn = self.terms.scheme.turn(t)
-        return turn is None or self.me in turn
-
-    def _grant(self, t: int, task: ClientTask | None) -> None:
-        if task is not None and isinstance(self.terms, Budgets):
-            self._grant_round_budget(t, task, self.terms.order)
-            return
-        event, secure = self.terms.round_event(t), self.plan.secure
-        if self.ledger.resume(t, secure, event) is not None:
-            return
-        if self.terms.proven:
-            self._charge_prelude(len(self.terms.prelude))
-        if self.terms.scheme.secret_cohort and self.terms.proven:
-            # A client of a secret cohort is charged its sampled share in every round, drawn or not.
-            for earlier in range(self.ledger.last.round + 1 if self.ledger.last else 1, t):
-                if self._my_turn(earlier):
-                    self.ledger.request(self.terms.round_event(earlier), earlier)
-        self.ledger.request(event, t)
-
-    def _grant_round_budget(self, t: int, task: ClientTask, order: int) -> None:
-        """Charge what the round's budget holds beyond what is left of earlier ones. A try that was cut short may have spent all."""
-        standing = self.ledger.granted(t)
-        if self.account is not None:
-            self.account.begin(t, task)
-            left = task.own.unspent
-        else:
-            left = 0.0 if standing is not None else self._unspent
-        if standing is not None and not self.plan.secure:
-            self.ledger.resume(t, False)
-            return
-        cost = max(0.0, task.round_budget - left)
-        event = events.gaussian(math.sqrt(order / (2 * cost))) if cost > 0 else events.nothing()
-        if standing is not None:
-            self.ledger.resume(t, True, clients=[0], costs=[cost])
-        else:
-            self.ledger.request(event, t, [0], [cost])
-        self._unspent = 0.0  # until the report says what is left
-
-    def _open_ledger(self) -> Ledger:
-        path, digest, terms = self.folder / "ledger.jsonl", self.plan.digest(), self.terms
-        if path.exists():
-            return Ledger.open(path, digest)
-        if (self.folder / "pending").exists():
-            raise Refused("this run was begun here and its ledger is missing: what was spent is not known.")
-        spending = None
-        if isinstance(terms, Budgets):  # this client's own
-            spending = ClientBudgets(1, terms.spent.epsilon, self.plan.delta, terms.order, terms.relation)
-        return Ledger.create(path, digest, terms.scheme.filter_of(terms, self.me), terms.about(), spending)
 
     # ---- chance ----------------------------------------------------------------------------------
 
@@ -374,7 +252,7 @@ class HolderRun:
 
     def _remember(self) -> None:
         head = {"attempt": self.attempt, "round": self.round, "done": list(self.done), "taken": self.taken}
-        head |= {"drawn": self._drawn, "unspent": self._unspent}
+        head |= {"drawn": self._drawn, "unspent": self.grants.unspent}
         message = Message("pending", head, {"theta": self.theta})
         write_atomically(self.folder / "pending", wire.to_bytes(message), private=True)
 
@@ -386,17 +264,5 @@ class HolderRun:
         self.attempt, self.round = kept.head["attempt"], kept.head["round"]
         self.done, self.taken = tuple(kept.head["done"]), kept.head["taken"]
         self.theta[:] = kept.array("theta", np.float32, self.theta.size)
-        self._unspent = kept.head["unspent"]
+        self.grants.unspent = kept.head["unspent"]
         self._draw_anew(kept.head["drawn"])
-
-
-def boot() -> str:
-    """Tells one start of the machine from the next, where the system says."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def write_json(path: Path, plain: Mapping[str, object]) -> None:
-    write_atomically(path, json.dumps(plain), private=True)
