@@ -30,9 +30,8 @@ import numpy as np
 from page import DOCS, fill
 
 from sordino import EngineOptions, Federation, Plan, train
-from sordino.assembly import plan_for
+from sordino.assembly import assemble, plan_for
 from sordino.data.sets import load
-from sordino.models import build
 
 RESULTS = DOCS / "results" / "regret.jsonl"
 SEEDS, EPSILONS = (0, 1, 2), (1.0, 4.0, 8.0)
@@ -45,6 +44,7 @@ class Setting:
 
     data: str
     records: int = 0
+    tests: int = 0
     clients: int = 10
     unit: str = "example"
     partition: str = "dirichlet"
@@ -52,10 +52,11 @@ class Setting:
     @property
     def name(self) -> str:
         part = f", {self.records:,} records" if self.records else ""
+        part += f" ({self.tests:,} to test)" if self.tests else ""
         return f"{self.data}{part}" + (f", {self.clients:,} clients as units" if self.unit == "client" else "")
 
 
-# Subsets are the first so many of a fixed permutation; on all of MNIST one run takes minutes, and a cell has 33.
+# Subsets are the first so many of a fixed permutation. A cell has 33 runs: on 1,500 pictures each takes 10 s of one core.
 SETTINGS = {
     "digits": Setting("digits"),
     "digits-client": Setting("digits", clients=100, unit="client", partition="iid"),
@@ -63,23 +64,27 @@ SETTINGS = {
     "watch": Setting("watch"),
     "chem97-client": Setting("chem97", 8_000, clients=1_000, unit="client", partition="iid"),
     "forda": Setting("forda"),
-    "mnist": Setting("mnist", 6_000),
-    "fashion-mnist": Setting("fashion-mnist", 6_000),
-    "cifar10": Setting("cifar10", 6_000),
+    "mnist": Setting("mnist", 1_500, 2_000),
+    "fashion-mnist": Setting("fashion-mnist", 1_500, 2_000),
+    "cifar10": Setting("cifar10", 1_500, 2_000),
 }
 
 
 def population(setting: Setting, seed: int) -> Federation:
     data = load(setting.data)
-    order = np.random.Generator(np.random.PCG64(0)).permutation(len(data))
-    rows = np.sort(order[: setting.records or len(data)])
-    part = replace(data, x=data.x[rows], y=data.y[rows], groups=None, test_groups=None)
+    rows, tests = _some(len(data), setting.records), _some(len(data.test_y), setting.tests)
+    part = replace(data, x=data.x[rows], y=data.y[rows], test_x=data.test_x[tests], test_y=data.test_y[tests])
+    part = replace(part, groups=None, test_groups=None)
     return Federation.from_dataset(part, setting.partition, setting.clients, 1.0, seed)
+
+
+def _some(of: int, wanted: int) -> np.ndarray:
+    return np.sort(np.random.Generator(np.random.PCG64(0)).permutation(of)[: wanted or of])
 
 
 def run(federation: Federation, plan: Plan) -> tuple[float, float]:
     """Accuracy on the test set, and the epsilon that is proven."""
-    model = build(plan.model, federation.input_shape, federation.classes, plan.seed)
+    model, federation, plan = assemble(plan, federation)
     with tempfile.TemporaryDirectory() as folder:
         speed = EngineOptions("in-process", evaluate_every=plan.rounds, checkpoint_every=plan.rounds)
         result = train(model, federation, plan, out=Path(folder) / "run", options=speed)
@@ -100,13 +105,19 @@ def recipe(federation: Federation, setting: Setting, epsilon: float, seed: int, 
 
 
 def configurations(plan: Plan, small: bool = False) -> Iterator[dict[str, float]]:
-    """Fixed bounds, rates around the recipe's, and more rounds at the same number of passes."""
+    """Fixed bounds, rates around the recipe's, and more rounds at the same number of passes.
+
+    Where steps follow the bound (recipe frontier) bounds lie around the recipe's, and a rate times its bound is what varies.
+    """
     rate = "server_lr" if plan.unit == "client" else "lr"
-    for bound in BOUNDS[:2] if small else BOUNDS:
+    scaled = plan.steps == "scaled"
+    for part in BOUNDS[:2] if small else BOUNDS:
+        bound = part if scaled else float(f"{part**0.5 * plan.bound:.3g}")
         for times in RATES[1:3] if small else RATES:
             for length in LENGTHS[:1] if small else LENGTHS:
                 shorter = {} if plan.unit == "client" else {"batch_size": max(16, plan.batch_size // length)}
-                yield {"bound": bound, rate: times * getattr(plan, rate), "rounds": length * plan.rounds, **shorter}
+                lr = times * getattr(plan, rate) * (1.0 if scaled else plan.bound / bound)
+                yield {"bound": bound, rate: lr, "rounds": length * plan.rounds, **shorter}
 
 
 class Book:
@@ -120,19 +131,19 @@ class Book:
 
     @staticmethod
     def key(row: dict) -> str:
-        return json.dumps([row[name] for name in ("setting", "epsilon", "seed", "config")], sort_keys=True)
+        return json.dumps([row[name] for name in ("setting", "epsilon", "seed", "config", "plan")], sort_keys=True)
 
     def accuracy(self, setting: str, epsilon: float, seed: int, config: dict | None) -> float:
         """Of a run, made now if it was not made before. No configuration: the recipe."""
-        row = {"setting": setting, "epsilon": epsilon, "seed": seed, "config": config}
+        began, what = time.perf_counter(), SETTINGS[setting]
+        federation = population(what, seed)
+        plan = recipe(federation, what, epsilon, seed)
+        if config is not None:
+            plan = plan.replace(**{"method": "dp-fedavg", **config})
+        row = {"setting": setting, "epsilon": epsilon, "seed": seed, "config": config, "plan": chosen(plan)}
         if self.key(row) not in self.done:
-            began, what = time.perf_counter(), SETTINGS[setting]
-            federation = population(what, seed)
-            plan = recipe(federation, what, epsilon, seed)
-            if config is not None:
-                plan = plan.replace(**{"method": "dp-fedavg", **config})
             row["accuracy"], row["proven"] = run(federation, plan)
-            row |= {"seconds": round(time.perf_counter() - began, 1), "model": plan.model, "rounds": plan.rounds}
+            row["seconds"] = round(time.perf_counter() - began, 1)
             self.path.parent.mkdir(exist_ok=True)
             with self.path.open("a") as lines:
                 lines.write(json.dumps(row) + "\n")
@@ -145,9 +156,19 @@ class Book:
         return self.done[self.key(row)]
 
 
-def fill_cell(book: Book, setting: str, epsilon: float, seeds: tuple[int, ...], small: bool) -> None:
+def chosen(plan: Plan) -> dict[str, object]:
+    """What a recipe may change from one version to the next: runs of an earlier one are not taken for this one's."""
+    names = ("model", "method", "bound", "rounds", "batch_size", "local_epochs", "lr", "server_lr", "server_optimizer")
+    return {name: getattr(plan, name) for name in names} | {"share": (plan.prepare or {}).get("share")}
+
+
+def fill_cell(
+    book: Book, setting: str, epsilon: float, seeds: tuple[int, ...], small: bool, search: bool = True
+) -> None:
     for seed in seeds:
         book.accuracy(setting, epsilon, seed, None)
+    if not search:
+        return
     what = SETTINGS[setting]
     tried = list(configurations(recipe(population(what, seeds[0]), what, epsilon, seeds[0]), small))
     first = sorted(tried, key=lambda config: -book.accuracy(setting, epsilon, seeds[0], config))
@@ -162,26 +183,39 @@ def cells(rows: list[dict]) -> list[dict]:
     for setting in [name for name in SETTINGS if any(r["setting"] == name for r in rows)]:
         for epsilon in sorted({r["epsilon"] for r in rows if r["setting"] == setting}):
             here = [r for r in rows if r["setting"] == setting and r["epsilon"] == epsilon]
-            mine = {r["seed"]: r["accuracy"] for r in here if r["config"] is None}
-            runs: dict[str, dict[int, float]] = {}
-            for r in here:
-                if r["config"] is not None and "method" not in r["config"]:
-                    runs.setdefault(json.dumps(r["config"], sort_keys=True), {})[r["seed"]] = r["accuracy"]
-            whole = {config: by for config, by in runs.items() if set(by) == set(mine)}
-            if not mine or not whole:
-                continue
-            best = max(whole, key=lambda config: float(np.mean(list(whole[config].values()))))
-            one = {
-                "setting": setting,
-                "epsilon": epsilon,
-                "seeds": len(mine),
-                "tried": len(runs),
-                "best": json.loads(best),
-            }
-            one["recipe"], one["oracle"] = (float(np.mean(list(by.values()))) for by in (mine, whole[best]))
-            one["spread"] = float(np.std(list(mine.values())))
-            found.append(one | {"model": here[0]["model"], "regret": one["oracle"] - one["recipe"]})
+            one = _cell([r for r in here if r["config"] is None or "method" not in r["config"]])
+            found += [{"setting": setting, "epsilon": epsilon, **one}] if one else []
     return found
+
+
+def _cell(rows: list[dict]) -> dict | None:
+    """One cell: the recipe as it was run last, against what was searched with its network."""
+    own = [r for r in rows if r["config"] is None]
+    own = [r for r in own if r["plan"] == own[-1]["plan"]]
+    mine = {r["seed"]: r["accuracy"] for r in own}
+    runs: dict[str, dict[int, float]] = {}
+    for r in rows:
+        if own and r["config"] is not None and r["plan"]["model"] == own[0]["plan"]["model"]:
+            runs.setdefault(json.dumps(r["config"], sort_keys=True), {})[r["seed"]] = r["accuracy"]
+    whole = {config: by for config, by in runs.items() if set(by) >= set(mine)}
+    if not mine or not whole:
+        return None
+    best = max(whole, key=lambda config: float(np.mean([whole[config][seed] for seed in mine])))
+    lead = np.array([whole[best][seed] - mine[seed] for seed in mine])
+    searched = min(mine)  # the seed that all configurations ran on
+    return {
+        "seeds": len(mine),
+        "tried": len(runs),
+        "best": json.loads(best),
+        "model": own[0]["plan"]["model"],
+        "recipe": float(np.mean(list(mine.values()))),
+        "spread": float(np.std(list(mine.values()))),
+        "oracle": float(np.mean([whole[best][seed] for seed in mine])),
+        "regret": float(lead.mean()),
+        "elsewhere": float(np.mean([whole[best][s] - mine[s] for s in mine if s != searched]))
+        if len(mine) > 1
+        else None,
+    }
 
 
 ADAPTIVE = ("adact", "quantile", "dp-fedacn", "dp-fedagnc", "geyer", "dp-fedavg")  # the last one does not adapt
@@ -189,32 +223,42 @@ STARTS = (1e-3, 1.0, 1e3)
 
 
 def starts(rows: list[dict]) -> str:
-    """Accuracy by method and first bound, on the first seed."""
-    lines = ["| data | epsilon | method | " + " | ".join(f"first bound {b:g}" for b in STARTS) + " | lost at most |"]
-    lines.append("|---" * (len(STARTS) + 4) + "|")
-    found = {Book.key(r): r["accuracy"] for r in rows}
-    for setting, epsilon in dict.fromkeys((r["setting"], r["epsilon"]) for r in rows):
+    """Accuracy by method and first bound, the mean over the seeds that all three first bounds were run on."""
+    lines = [
+        "| data | epsilon | method | " + " | ".join(f"first bound {b:g}" for b in STARTS) + " | lost at most | seeds |"
+    ]
+    lines.append("|---" * (len(STARTS) + 5) + "|")
+    runs: dict[tuple, dict[int, float]] = {}
+    for r in rows:
+        if r["config"] and "method" in r["config"]:
+            runs.setdefault((r["setting"], r["epsilon"], r["config"]["method"], r["config"]["bound"]), {})[
+                r["seed"]
+            ] = r["accuracy"]
+    for setting, epsilon in dict.fromkeys(key[:2] for key in runs):
         for method in ADAPTIVE:
-            row = {"setting": setting, "epsilon": epsilon, "seed": 0}
-            keys = [Book.key(row | {"config": {"method": method, "bound": bound}}) for bound in STARTS]
-            if all(key in found for key in keys):
-                values = [100 * found[key] for key in keys]
+            by_start = [runs.get((setting, epsilon, method, bound), {}) for bound in STARTS]
+            seeds = set.intersection(*map(set, by_start))
+            if seeds:
+                values = [100 * float(np.mean([by[seed] for seed in seeds])) for by in by_start]
                 cells_ = " | ".join(f"{value:.1f}" for value in values)
                 lost = max(0.0, values[1] - min(values))
-                lines.append(f"| {SETTINGS[setting].name} | {epsilon:g} | {method} | {cells_} | {lost:.1f} |")
+                lines.append(
+                    f"| {SETTINGS[setting].name} | {epsilon:g} | {method} | {cells_} | {lost:.1f} | {len(seeds)} |"
+                )
     return "\n".join(lines)
 
 
 def table(found: list[dict]) -> str:
     lines = [
-        "| data | network | epsilon | recipe | oracle | regret | best configuration | tried | seeds |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| data | network | epsilon | recipe | oracle | regret | on other seeds | best configuration | tried | seeds |",
+        "|---" * 10 + "|",
     ]
     for one in found:
         best = ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in one["best"].items())
+        other = "-" if one["elsewhere"] is None else f"{100 * one['elsewhere']:+.1f}"
         lines.append(
             f"| {SETTINGS[one['setting']].name} | {one['model']} | {one['epsilon']:g} | {100 * one['recipe']:.1f} ± "
-            f"{100 * one['spread']:.1f} | {100 * one['oracle']:.1f} | {100 * one['regret']:+.1f} | {best} | {one['tried']} | "
+            f"{100 * one['spread']:.1f} | {100 * one['oracle']:.1f} | {100 * one['regret']:+.1f} | {other} | {best} | {one['tried']} | "
             f"{one['seeds']} |"
         )
     regrets = [100 * one["regret"] for one in found]
@@ -222,6 +266,11 @@ def table(found: list[dict]) -> str:
         within = sum(regret <= 1.0 for regret in regrets)
         lines += ["", f"Regret in points: {np.mean(regrets):+.2f} on average, {max(regrets):+.1f} at most; at most 1.0 in "
                   f"{within} of {len(regrets)} cells. A negative number means that the recipe was ahead."]  # fmt: skip
+    others = [100 * one["elsewhere"] for one in found if one["elsewhere"] is not None]
+    if others:
+        lines[-1] += (
+            f" On the seeds that the search did not see: {np.mean(others):+.2f} on average, {max(others):+.1f} at most."
+        )
     return "\n".join(lines)
 
 
@@ -233,6 +282,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--wrong-start", action="store_true")
+    parser.add_argument("--recipe-only", action="store_true", help="run the recipe again, and search no further")
     parser.add_argument("--page", action="store_true", help="only put the table of what there is on docs/regret.md")
     args = parser.parse_args()
     book = Book(args.results)
@@ -240,12 +290,13 @@ def main() -> None:
         fill_cell(book, "digits", 4.0, (0,), small=True)
     elif args.wrong_start:
         for name, epsilon in [(name, epsilon) for name in args.data for epsilon in args.epsilons]:
-            for config in [{"method": m, "bound": b} for m in ADAPTIVE for b in STARTS]:
-                book.accuracy(name, epsilon, 0, config)
+            for seed in args.seeds:
+                for config in [{"method": m, "bound": b} for m in ADAPTIVE for b in STARTS]:
+                    book.accuracy(name, epsilon, seed, config)
     elif not args.page:
         for name in args.data:
             for epsilon in args.epsilons:
-                fill_cell(book, name, epsilon, tuple(args.seeds), small=False)
+                fill_cell(book, name, epsilon, tuple(args.seeds), small=False, search=not args.recipe_only)
     text = table(cells(book.rows))
     if args.page:
         fill("regret.md", "regret", text)

@@ -172,7 +172,7 @@ def test_a_folder_of_files_is_a_federation(capsys, tmp_path):
     rng = np.random.Generator(np.random.PCG64(0))
     (tmp_path / "wards").mkdir()
     for name in ("north", "south", "test"):
-        x = rng.normal(size=(80, 3))
+        x = rng.normal(size=(300, 3))
         rows = np.column_stack([x, (x[:, 0] > 0).astype(int)])
         head = "a,b,c,label"
         np.savetxt(tmp_path / "wards" / f"{name}.csv", rows, delimiter=",", header=head, comments="", fmt="%.4f")

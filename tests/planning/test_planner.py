@@ -177,7 +177,7 @@ def test_the_example_unit_is_advised_with_the_batch_that_training_would_take():
     """A client's own mini-batch of 32 has nothing to do with it: a batch of 1,000 has a fraction of its noise."""
     setting = Scenario(10, 5_000, 60, unit=Unit.CLIENT, epsilon=4.0, examples=600, batch_size=32)
     remedy = next(r for r in plan(setting).remedies if r.change == "the example unit")
-    assert options(remedy)["batch_size"] == 20 * 6000 // options(remedy)["rounds"] > 600
+    assert options(remedy)["batch_size"] == 40 * 6000 // options(remedy)["rounds"] > 600
     small = replace(setting, unit=Unit.EXAMPLE, sampling=Sampling.POISSON, rounds=options(remedy)["rounds"])
     assert outcome(small)[1] > 3 * remedy.noise_to_bound
 

@@ -18,6 +18,7 @@ from sordino.features import generator, kept  # noqa: E402
 from sordino.federation.population import Federation  # noqa: E402
 from sordino.models import build  # noqa: E402
 from sordino.preparation import Features, preparation_from  # noqa: E402
+from sordino.preparation.features import shrunk  # noqa: E402
 from sordino.schemes import prelude  # noqa: E402
 from sordino.verify.checking import check  # noqa: E402
 
@@ -111,3 +112,18 @@ def test_canaries_in_features_prove_no_more_than_epsilon(tmp_path):
 
 def test_defaults_survive_plain_data():
     assert preparation_from(Features().to_json()) == Features()
+
+
+def test_a_mean_is_shrunk_as_far_as_its_noise_asks_for():
+    mean = np.array([3.0, 4.0])  # of squared length 25
+    assert shrunk(mean, 0.0) is not mean and np.array_equal(shrunk(mean, 0.0), mean)
+    assert np.allclose(shrunk(mean, 2.5), mean / 2)  # 1 - 2 x 2.5^2 / 25
+    assert not shrunk(mean, 4.0).any() and not shrunk(np.zeros(2), 1.0).any()
+
+
+def test_shrinking_brings_a_noisy_mean_nearer_to_the_true_one():
+    drawn = np.random.Generator(np.random.PCG64(0))
+    true = drawn.standard_normal(3200) / np.sqrt(3200)  # of length about 1
+    for noise in (0.005, 0.02, 0.05):
+        heard = true + noise * drawn.standard_normal(3200)
+        assert np.linalg.norm(shrunk(heard, noise) - true) < np.linalg.norm(heard - true)

@@ -54,6 +54,19 @@ def test_auto_takes_it_where_it_was_measured_to_win_and_nothing_stands_against_i
     settings, choices = completing.complete({"epsilon": 2.0}, many)  # auto is the default
     assert settings["model"] == "head" and any("--recipe none" in choice.reason for choice in choices)
     assert completing.complete({"recipe": "none"}, many)[0]["model"] == "std-cnn"
+    signals, short = PublicFacts(600, 10, (3, 128), 6), PublicFacts(600, 10, (3, 40), 6)
+    assert completing.complete({"rounds": 3}, signals)[0]["model"] == "head"
     for given, facts in (({}, few), ({"model": "linear"}, many), ({"unit": "client"}, many), ({"epsilon": 50.0}, many),
-                         ({"rounds": 3}, many), ({"method": "adact"}, many)):  # fmt: skip
+                         ({}, short), ({"method": "adact"}, many)):  # fmt: skip
         assert completing.complete({"recipe": "auto", **given}, facts)[0]["model"] != "head"
+
+
+def test_few_records_spend_more_on_the_mean_of_the_features():
+    """6,400 numbers: noise of length 0.35 on their mean, within 1% (3% at a small epsilon) and 20% of the budget."""
+    shares = [
+        frontier.settings((1, 28, 28), n, e, pin=False)["prepare"]["share"]
+        for n, e in ((60_000, 4.0), (60_000, 1.0), (1_500, 4.0), (1_500, 1.0))
+    ]
+    assert shares[0] == 0.01 and shares[1] == 0.03 and shares[3] == 0.2
+    z = calibration.multiplier_for(4.0, 1e-5, 1, 1.0)
+    assert z * math.sqrt(6400 / shares[2]) / 1_500 == pytest.approx(0.35, rel=0.05)

@@ -9,6 +9,7 @@ from sordino.recipes import PublicFacts, complete, resolve
 
 DIGITS = PublicFacts(1437, 10, (1, 8, 8), 10)
 TABLE = PublicFacts(25_000, 100, (12,), 3)
+SIGNALS = PublicFacts(3601, 10, (1, 500), 2)
 WAYS = [{}, {"unit": "client"}, {"observer": "server"}, {"method": "fedavg"}, {"variant": "published"}]
 
 
@@ -34,10 +35,10 @@ def test_the_network_follows_the_shape(facts, epsilon, model):
 
 def test_numbers_by_hand():
     plan, _ = resolve({"epsilon": 4.0}, DIGITS)
-    assert (plan.rounds, plan.batch_size) == (120, 20 * 1437 // 120)
+    assert (plan.rounds, plan.batch_size) == (240, 40 * 1437 // 240)
     assert (plan.lr, plan.steps, plan.lr_schedule) == (0.05, "scaled", "decay")  # 0.4 / sqrt(64) = 0.05
     plan, _ = resolve({"epsilon": 4.0, "recipe": "none"}, PublicFacts(60_000, 10, (1, 28, 28), 10))
-    assert plan.rounds == 480 and plan.batch_size == 2500  # 120 sqrt(240,000 / 15,000) = 480; 20 passes
+    assert plan.rounds == 480 and plan.batch_size == 2500  # 240 sqrt(240,000 / 60,000) = 480; 20 passes
     assert plan.lr == 0.018  # 0.4 / sqrt(512): the first dense layer
 
 
@@ -56,14 +57,31 @@ OTHER = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("facts", [TABLE, DIGITS, PublicFacts(400, 3, (30,), 2)])
 @pytest.mark.parametrize("way", [{}, {"unit": "client"}, {"observer": "server"}])
 @pytest.mark.parametrize("name", OTHER)
-def test_giving_one_option_changes_no_other(way, name):
+def test_giving_one_option_changes_no_other(way, name, facts):
     if name == "sampling" and way:
         pytest.skip("sampling none is a way of its own there")
-    usual = Plan.from_json(complete(way, TABLE)[0]).to_json()
-    other = Plan.from_json(complete({**way, name: OTHER[name]}, TABLE)[0]).to_json()
-    assert {key for key in usual if usual[key] != other[key]} <= {name}
+    usual = Plan.from_json(complete(way, facts)[0]).to_json()
+    other = Plan.from_json(complete({**way, name: OTHER[name]}, facts)[0]).to_json()
+    assert {key for key in usual if usual[key] != other[key]} <= {name} | ({"prepare"} if name == "delta" else set())
+
+
+@pytest.mark.parametrize("name", ["epsilon", "rounds", "batch_size", "lr", "bound", "seed", "server_momentum"])
+def test_giving_one_option_changes_no_other_where_features_are_taken(name):
+    usual = Plan.from_json(complete({}, SIGNALS, pin=False)[0]).to_json()
+    other = Plan.from_json(complete({name: OTHER[name]}, SIGNALS, pin=False)[0]).to_json()
+    assert usual["model"] == "head" and {key for key in usual if usual[key] != other[key]} <= {name}
+
+
+@pytest.mark.parametrize(
+    "given", [{"method": "adact"}, {"unit": "client"}, {"observer": "server"}, {"multiplier": 2.0}]
+)
+def test_what_features_cannot_keep_is_said_to_leave_them_out(given):
+    _, choices = complete(given, SIGNALS)
+    (model,) = [c for c in choices if c.name == "model"]
+    assert model.value == "std-cnn-1d" and f"since {next(iter(given))} was given" in model.reason
 
 
 def test_a_rate_says_which_optimiser_it_is_for():
@@ -78,7 +96,9 @@ def test_columns_of_a_table_are_scaled_out_of_the_budget_unless_a_schema_does():
     assert plan.prepare["kind"] == "standard" and any(c.name == "prepare" for c in choices)
     for given in ({"schema": "schema.toml"}, {"prepare": "none"}, {"unit": "client"}, {"variant": "published"}):
         assert not resolve({"epsilon": 1.0, **given}, TABLE)[0].prepare
-    assert not resolve({"epsilon": 1.0}, PublicFacts(800, 10, (12,), 2))[0].prepare  # too few to hear
+    few, choices = resolve({"epsilon": 1.0}, PublicFacts(400, 10, (30,), 2))  # they need more of the budget to hear it
+    assert few.prepare == {"kind": "standard", "share": 0.2, "cut": 5.0} != plan.prepare
+    assert "20% of the budget" in next(c for c in choices if c.name == "prepare").reason
     assert not resolve({"epsilon": 4.0}, DIGITS)[0].prepare
 
 

@@ -19,20 +19,30 @@ def regret(monkeypatch):
     sys.modules.pop("regret")
 
 
-def line(accuracy, seed, config):
-    where = {"setting": "digits", "epsilon": 4.0, "model": "std-linear"}
+def line(accuracy, seed, config, rounds=240):
+    where = {"setting": "digits", "epsilon": 4.0, "plan": {"model": "std-linear", "rounds": rounds}}
     return {**where, "seed": seed, "config": config, "accuracy": accuracy}
 
 
 def test_the_oracle_is_the_best_mean_over_all_seeds(regret):
     lucky, steady, alone = {"bound": 0.1}, {"bound": 1.0}, {"bound": 5.0}
-    rows = [line(0.90, 0, None), line(0.92, 1, None)]
+    rows = [line(0.50, 0, None, rounds=120)]  # of an earlier recipe
+    rows += [line(0.90, 0, None), line(0.92, 1, None)]
     rows += [line(0.96, 0, lucky), line(0.86, 1, lucky), line(0.93, 0, steady), line(0.93, 1, steady)]
     rows += [line(0.99, 0, alone)]  # run on one seed only: searched, and not among the best three
     (cell,) = regret.cells(rows)
     assert cell["best"] == steady and cell["tried"] == 3 and cell["seeds"] == 2
     assert cell["regret"] == pytest.approx(0.93 - 0.91)
-    assert "| digits | std-linear | 4 | 91.0 ± 1.0 | 93.0 | +2.0 | bound 1 | 3 | 2 |" in regret.table([cell])
+    assert cell["elsewhere"] == pytest.approx(0.93 - 0.92)  # the search saw seed 0
+    assert "| digits | std-linear | 4 | 91.0 ± 1.0 | 93.0 | +2.0 | +1.0 | bound 1 | 3 | 2 |" in regret.table([cell])
+
+
+def test_other_seeds_tell_luck_from_lead(regret):
+    """A configuration that was lucky on the seed of the search shows nothing on the others."""
+    lucky = {"bound": 0.1}
+    rows = [line(0.90, seed, None) for seed in range(3)] + [line(a, s, lucky) for s, a in enumerate((0.96, 0.90, 0.90))]
+    (cell,) = regret.cells(rows)
+    assert cell["regret"] == pytest.approx(0.02) and cell["elsewhere"] == pytest.approx(0.0)
 
 
 def test_a_configuration_is_a_whole_plan_of_the_same_passes(regret):

@@ -1,6 +1,6 @@
 """Pictures and signals to features that need no data (`sordino.features`), centred by a mean that is released with noise.
 
-One statistic: the mean of rows of unit length. What the model takes is the centred and damped row, of unit length, and behind
+One statistic: the mean of rows of unit length, shrunk as far as its noise asks for. What the model takes is the centred and damped row, of unit length, and behind
 it a constant that carries the bias. It is small, so that the bias takes little of the clipped length of a gradient.
 
 Filters and damped directions are made at every holder of data from the settings. `digest` names the filters: where a plan has it,
@@ -120,7 +120,7 @@ class _Rows(Stages):
             yield rows[start : start + _SOME].astype(np.float64)
 
     def decode(self, step: int, mean: np.ndarray, noise: float) -> np.ndarray:
-        return mean
+        return shrunk(mean, noise)
 
     def apply(self, x: np.ndarray, released: Released) -> np.ndarray:
         out = np.zeros((len(x), *self.shape), np.float32)
@@ -134,6 +134,15 @@ class _Rows(Stages):
         if not len(x):
             return _Unit(np.zeros((0, self.dimension), np.float16))
         return _Unit(cache.features(self.made, x, cores()))
+
+
+def shrunk(mean: np.ndarray, noise: float) -> np.ndarray:
+    """The mean as near to zero as its noise asks for (James and Stein): few records hear the mean of many features badly.
+
+    `noise` is the deviation on each number: public. A mean that noise alone could have made is zero.
+    """
+    heard, square = float(np.square(noise) * mean.size), float(np.square(mean, dtype=np.float64).sum())
+    return mean * max(0.0, 1 - heard / square) if square > 0 else mean
 
 
 class _Unit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sordino.data.schema import CLASSIFICATION
@@ -17,17 +18,18 @@ from sordino.recipes.choice import Choice
 from sordino.recipes.facts import PublicFacts
 from sordino.recipes.networks import fan_in, model_for
 from sordino.recipes.settings import BY_SCHEME, Asked
+from sordino.recipes.shares import share_for
 from sordino.schemes import select
 
 if TYPE_CHECKING:
     from torch import nn
 
-EPSILON = 4.0
-HEARD = 3_000  # records times epsilon, from which on the scale of columns is heard through its noise
-AUTO, NONE = (
-    "auto",
-    "none",
-)  # the recipe that was measured to win on such data, where one was (the default); none by name
+EPSILON, DELTA = 4.0, 1e-5
+# The noise on the statistics of a table's columns, and the share of the budget that they take. Even where they are hardly heard
+# (120 records times epsilon) a table that was not scaled did worse.
+HEARD, LEAST_SHARE, MOST_SHARE = 0.04, 0.05, 0.2
+AUTO, NONE = "auto", "none"  # auto, the default: the recipe that was measured to win on such data, where one was
+OTHERWISE = ("method", "model", "prepare", "multiplier", "mechanism", "options", "variant", "sampling")
 
 
 def resolve(
@@ -48,7 +50,9 @@ def complete(
     """
     recipe = given.get("recipe") or (AUTO if network is None else NONE)
     one_of((AUTO, frontier.NAME, NONE), recipe=recipe)
-    if recipe == frontier.NAME or recipe == AUTO and _open_to_frontier(given, facts):
+    featured = recipe == AUTO and _frontier_wins(given, facts)
+    against = _against_frontier(given) if featured else []
+    if recipe == frontier.NAME or featured and not against:
         return _by_name(given, facts, pin, recipe)
     given = {name: value for name, value in given.items() if name != "recipe"}
     chosen = method(given.get("method", "adact"))
@@ -78,11 +82,7 @@ def complete(
         positive(epsilon=settings["epsilon"])
     scheme = select(chosen, unit, observer).name
     if scheme == "pooled" and not published and _unlike_columns(facts, settings):
-        take(
-            Choice(
-                "prepare", "standard", "columns have units of their own; a twentieth of the budget finds their scale"
-            )
-        )
+        take(_scaled(facts, settings))
     if settings.get("prepare"):
         facts = facts.prepared(_preparation(settings["prepare"]))
     epsilon = float(settings.get("epsilon") or EPSILON)
@@ -92,7 +92,9 @@ def complete(
         printed = paper_network(chosen.name, str(given.get("data", "digits"))) if published else None
         if printed is not None:
             take(Choice("model", printed, "the network that the paper trains on this data"))
-        take(model_for(facts, epsilon if chosen.private else None))
+        suited = model_for(facts, epsilon if chosen.private else None)
+        left = f"; recipe frontier is left out, since {' and '.join(against)} was given" if against else ""
+        take(replace(suited, reason=suited.reason + left))
         network = build(settings["model"], facts.shape, facts.classes)
     optimizer = str(settings.get("server_optimizer") or "adam")
     asked = Asked(facts, chosen, published, epsilon, fan_in(network), optimizer)
@@ -101,28 +103,17 @@ def complete(
     return settings, tuple(choices)
 
 
-def _open_to_frontier(given: Plain, facts: PublicFacts | None) -> bool:
-    """Whether nothing that was given stands against the recipe, and it was measured to win on such data."""
-    fixed = (
-        "method",
-        "model",
-        "prepare",
-        "multiplier",
-        "bound",
-        "lr",
-        "server_optimizer",
-        "mechanism",
-        "options",
-        "variant",
-        "rounds",
-        "batch_size",
-        "sampling",
-    )
-    pooled = given.get("unit", "example") == "example" and given.get("observer") != "server"
+def _frontier_wins(given: Plain, facts: PublicFacts | None) -> bool:
+    """Whether the recipe was measured to win on such data."""
     classes = given.get("task", CLASSIFICATION) == CLASSIFICATION
-    if facts is None or not pooled or not classes or any(given.get(name) is not None for name in fixed):
-        return False
-    return frontier.wins(facts.shape, facts.records, given.get("epsilon") or EPSILON)
+    return classes and facts is not None and frontier.wins(facts.shape, given.get("epsilon") or EPSILON)
+
+
+def _against_frontier(given: Plain) -> list[str]:
+    """What was given that the recipe cannot keep. Rounds, batches, rates and bounds it takes as they are given."""
+    found = [name for name in OTHERWISE if given.get(name) is not None]
+    found += ["unit"] if given.get("unit", Unit.EXAMPLE) != Unit.EXAMPLE else []
+    return found + (["observer"] if given.get("observer") == Observer.SERVER else [])
 
 
 def _by_name(given: Plain, facts: PublicFacts | None, pin: bool, recipe: str) -> tuple[Json, tuple[Choice, ...]]:
@@ -134,7 +125,7 @@ def _by_name(given: Plain, facts: PublicFacts | None, pin: bool, recipe: str) ->
         raise BadInput(
             "recipe frontier is for the example unit pooled (observer public or secagg-server); leave --recipe out."
         )
-    found = frontier.settings(facts.shape, facts.records, rest.get("epsilon", EPSILON), rest.get("delta", 1e-5), pin)
+    found = frontier.settings(facts.shape, facts.records, rest.get("epsilon", EPSILON), rest.get("delta", DELTA), pin)
     settings: Json = {"clients": facts.clients, "epsilon": EPSILON, **found, **rest}
     reason = "recipe frontier, for this shape, number of records and epsilon"
     if recipe == AUTO:
@@ -143,10 +134,20 @@ def _by_name(given: Plain, facts: PublicFacts | None, pin: bool, recipe: str) ->
 
 
 def _unlike_columns(facts: PublicFacts, settings: Plain) -> bool:
-    """A table that no schema scales, with records enough to hear the scale of its columns through noise."""
+    """A table that no schema scales."""
     table = len(facts.shape) == 1 and not facts.tokens and settings.get("schema") is None
     plain = settings.get("mechanism", "gaussian") == "gaussian" and not settings.get("canaries")
-    return table and plain and facts.records * float(settings.get("epsilon") or EPSILON) >= HEARD
+    return table and plain
+
+
+def _scaled(facts: PublicFacts, settings: Plain) -> Choice:
+    """The scale of columns, found with as much of the budget as few records ask for."""
+    epsilon, delta = float(settings.get("epsilon") or EPSILON), float(settings.get("delta") or DELTA)
+    share = share_for(facts.features, facts.records, epsilon, delta, HEARD, LEAST_SHARE, MOST_SHARE)
+    value: str | Json = "standard" if share == LEAST_SHARE else {"kind": "standard", "share": share}
+    return Choice(
+        "prepare", value, f"columns have units of their own; {100 * share:.2g}% of the budget finds their scale"
+    )
 
 
 def _preparation(asked: Plain | str) -> Preparation | None:

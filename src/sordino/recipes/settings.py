@@ -3,7 +3,7 @@
 The noise on the mean of a round, in bounds, is z sqrt(d) / B. With a batch of a fixed part q of the n records over T rounds z grows
 with q sqrt(T), so that the noise is about c sqrt(T d) / (n epsilon) for any q that is not small: a larger batch costs time and gains
 little. So T rounds share a fixed number of passes over the data. Over T steps of a fixed length noise and signal grow alike, so T
-need only be as many as the optimiser wants: 120 in trials (docs/regret.md), more where records times epsilon is large and the noise
+need only be as many as the optimiser wants: 240 in trials (docs/regret.md), more where records times epsilon is large and the noise
 small. The rate falls to zero: the fall averages the noise of the last rounds.
 """
 
@@ -18,9 +18,9 @@ from sordino.recipes.choice import Choice
 from sordino.recipes.facts import PublicFacts
 from sordino.recipes.networks import rate_for
 
-ROUNDS, MOST_ROUNDS = 120, 480
-QUIET = 15_000  # records times epsilon, from which on more rounds pay
-PASSES = 20  # over the data
+ROUNDS, MOST_ROUNDS = 240, 480
+QUIET = 60_000  # records times epsilon, from which on more rounds pay
+PASSES, FEWER_PASSES, MANY = 40, 20, 12_000  # over the data; fewer over many records, where time counts
 LEAST_BATCH, MOST_BATCH = 32, 10_000
 
 
@@ -54,7 +54,12 @@ def _server(asked: Asked, rate: str) -> list[Choice]:
 def pooled_rounds(records: int, epsilon: float) -> tuple[int, int]:
     """How many rounds, and how many records in each."""
     rounds = int(min(max(ROUNDS, ROUNDS * math.sqrt(records * epsilon / QUIET)), MOST_ROUNDS))
-    return rounds, min(max(PASSES * records // rounds, LEAST_BATCH), MOST_BATCH, records)
+    return rounds, min(max(passes(records) * records // rounds, LEAST_BATCH), MOST_BATCH, records)
+
+
+def passes(records: int) -> int:
+    """Over the data, in all rounds together."""
+    return PASSES if records <= MANY else FEWER_PASSES
 
 
 def pooled(asked: Asked) -> list[Choice]:
@@ -66,7 +71,9 @@ def pooled(asked: Asked) -> list[Choice]:
     return [
         Choice("rounds", rounds, more),
         Choice(
-            "batch_size", batch, f"{PASSES} passes over {records:,} records; larger gains little at the same epsilon"
+            "batch_size",
+            batch,
+            f"{passes(records)} passes over {records:,} records; larger gains little at the same epsilon",
         ),
         *_server(asked, "lr"),
     ]
