@@ -37,6 +37,7 @@ class RuleContext:
 
     @property
     def dimension(self) -> int:
+        """How many parameters are trained."""
         return sum(self.sizes)
 
 
@@ -113,6 +114,7 @@ class Method:
 
     @property
     def variants(self) -> tuple[Variant, ...]:
+        """The variants that the method has."""
         return (Variant.CERTIFIED, Variant.PUBLISHED) if self.private else (Variant.PUBLISHED,)
 
     def towards(self, variant: Variant) -> tuple[Observer, ...]:

@@ -214,6 +214,7 @@ class Plan:
 
     @property
     def method_spec(self) -> Method:
+        """The line of the table of methods, or the method of one's own."""
         return method(self.method)
 
     @property
@@ -238,6 +239,7 @@ class Plan:
 
     @property
     def published(self) -> bool:
+        """Whether the method runs as its paper prints it."""
         return self.variant == Variant.PUBLISHED
 
     @property
@@ -253,6 +255,7 @@ class Plan:
     # ---- plain data ------------------------------------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> Plan:
+        """The same plan with other settings, checked anew."""
         return dataclasses.replace(self, **changes)
 
     def to_json(self) -> dict[str, object]:
@@ -276,6 +279,7 @@ class Plan:
         return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
 
     def to_toml(self) -> str:
+        """The text of a plan.toml, with which the run can be repeated."""
         plain = self.to_json()
         tables = {name: dict(plain.pop(name)) for name in ("options", "prepare")}  # type: ignore[call-overload]
         lines = [f"{key} = {_toml(value)}" for key, value in plain.items() if value is not None]

@@ -101,6 +101,7 @@ class Target:
         )
 
     def shadows(self, count: int) -> Shadows:
+        """Shadow models on halves of the population, and their answers on all of it."""
         inside = training.shadow_sides(self.cast, count, self.seed)
         thetas = self._train("shadow", training.shadow_jobs(self.cast, inside, self.seed))
         answers = [self._answers(("shadow", k), theta, self.population_inputs) for k, theta in enumerate(thetas)]

@@ -76,6 +76,7 @@ class Case:
 
     @property
     def name(self) -> str:
+        """The settings that tell this case from others, in words."""
         plan = {**BASE, **self.settings}
         method = plan["method"]
         words = [

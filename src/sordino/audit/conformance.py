@@ -187,6 +187,7 @@ def conformance(
 
 
 def tasks(small: bool, seed: int) -> list[Task]:
+    """Every certified case, every planted bug and every published claim, with the runs that each gets."""
     from sordino.audit.mutations import MUTATIONS
 
     runs = RUNS_SMALL if small else RUNS
@@ -199,6 +200,7 @@ def tasks(small: bool, seed: int) -> list[Task]:
 
 
 def summary(rows: Sequence[Row]) -> Summary:
+    """The counts that `sordino conformance --json` prints."""
     held = [row for row in rows if row.kind == "certified"]
     bugs = [row for row in rows if row.kind == "mutation"]
     printed = [row for row in rows if row.kind == "published"]

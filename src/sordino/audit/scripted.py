@@ -75,6 +75,8 @@ class Script:
 
 @dataclass(frozen=True)
 class SentMessage:
+    """What one item of work sent in a scripted world."""
+
     item: int
     value: np.ndarray
     answer: np.ndarray | None

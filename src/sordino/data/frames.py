@@ -13,6 +13,8 @@ from sordino.errors import BadInput
 
 
 class Column(Protocol):
+    """A column of a data frame, of whichever library."""
+
     def to_numpy(self) -> np.ndarray: ...
 
 
@@ -37,6 +39,7 @@ def from_frame(frame: Frame, where: str = "the data frame") -> Table:
 
 
 def read_parquet(file: Path) -> Table:
+    """A Parquet file as a table; needs pyarrow."""
     try:
         import pyarrow
         import pyarrow.parquet

@@ -79,6 +79,7 @@ class Schema:
         return any(f.gaps for f in self.features)
 
     def replace(self, **changes: Any) -> Schema:
+        """The same schema with other fields, checked anew."""
         return dataclasses.replace(self, **changes)
 
     # ---- reading a table -------------------------------------------------------------------------
@@ -103,6 +104,7 @@ class Schema:
         return made
 
     def targets(self, table: Table) -> np.ndarray:
+        """What is predicted for each row: indices of classes, or numbers on the label's scale."""
         if self.task == CLASSIFICATION:
             return self._indices(table)
         columns = []

@@ -16,6 +16,7 @@ MOST_VALUES = 50  # of a column of words, before it is taken for names or free t
 
 
 def load_schema(path: str | Path) -> Schema:
+    """Read a schema.toml."""
     try:
         return Schema.from_json(tomllib.loads(Path(path).read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -29,6 +30,7 @@ def load_schema(path: str | Path) -> Schema:
 
 
 def to_toml(schema: Schema) -> str:
+    """The text of a schema.toml, which `load_schema` reads."""
     plain = schema.to_json()
     features = plain.pop("features")
     scale = plain.pop("label_scale", None)

@@ -56,6 +56,7 @@ class Table:
         return f"row {int(self.lines[at]) if len(self.lines) else at + 1}"
 
     def place(self, at: int, name: str) -> str:
+        """Where a cell stands, for a sentence; not what stands there."""
         return f"{self.row(at)} of {self.where}, column {name!r},"
 
     def take(self, rows: np.ndarray, where: str | None = None) -> Table:
@@ -70,9 +71,11 @@ class Table:
         return Table(self.where, tuple(self.names[k] for k in kept), columns, self.named, self.lines, self.label)
 
     def with_label(self, name: str) -> Table:
+        """The same table with this column for the label."""
         return Table(self.where, self.names, self.columns, self.named, self.lines, name)
 
     def renamed(self, old: str, new: str) -> Table:
+        """The same table with another name for one column."""
         names = tuple(new if name == old else name for name in self.names)
         return Table(self.where, names, self.columns, self.named, self.lines)
 
@@ -105,6 +108,7 @@ class Table:
         return np.array([word(value) for value in column.tolist()], dtype=object)
 
     def is_text(self, name: str) -> bool:
+        """Whether some cell of the column is no number."""
         return self.first_text(name) is not None
 
     def kind_of_text(self, at: int, name: str) -> str:
@@ -146,6 +150,7 @@ def is_truth(column: np.ndarray) -> bool:
 
 
 def is_number(cell: str) -> bool:
+    """Whether a cell is a number as spreadsheets write it."""
     try:
         float(cell)
     except ValueError:

@@ -46,6 +46,7 @@ class FleetOnly:
 
 
 def main() -> None:
+    """Start Flower's SuperLink with our layer in front of it."""
     import flwr.superlink.main as superlink
     from flwr.superlink.cli import flower_superlink
     from starlette.middleware import Middleware

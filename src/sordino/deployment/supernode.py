@@ -164,6 +164,7 @@ class Heartbeat(threading.Thread):
 
 
 def main() -> None:
+    """Start Flower's SuperNode, and answer its tasks in this process."""
     from flwr.supernode.cli import flower_supernode
     from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
 

@@ -57,17 +57,21 @@ class EngineOptions:
         whole(checkpoint_every=self.checkpoint_every, patience=self.patience)
 
     def evaluates(self, round: int, rounds: int) -> bool:
+        """Whether accuracy is measured after this round."""
         every = self.evaluate_every or max(1, rounds // 20)
         return round % every == 0 or round == rounds
 
     def checkpoints(self, round: int, rounds: int) -> bool:
+        """Whether a checkpoint is saved after this round."""
         return round % self.checkpoint_every == 0 or round == rounds
 
     def keeps(self, round: int) -> bool:
+        """Whether the model of this round is kept."""
         return self.keep_models > 0 and round % self.keep_models == 0
 
     @property
     def count(self) -> int:
+        """How many worker processes there are."""
         return self.workers or cores()
 
 

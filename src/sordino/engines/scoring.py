@@ -26,9 +26,11 @@ class Scoring:
         self.y: Tensor | None = None if test is None else site.tensor(test[1])
 
     def pieces(self) -> list[int]:
+        """Where each piece of the test set begins."""
         return [] if self.y is None else list(range(0, len(self.y), PIECE))
 
     def score(self, start: int) -> tuple[float, float]:
+        """How many answers of the piece are right, and the sum of its losses."""
         assert self.x is not None and self.y is not None
         flat = self.site.flat
         flat.load(self.theta)

@@ -60,6 +60,7 @@ class RunFolder:
 
     @classmethod
     def reopen(cls, path: str | Path) -> RunFolder:
+        """The folder of a run that was begun."""
         made = cls(path)
         if not made.plan.exists():
             raise BadInput(f"{made.path} is not a run folder (it has no plan.toml); give the folder of a run.")
@@ -103,6 +104,7 @@ class RunFolder:
 
 
 def read_metrics(path: Path) -> list[Json]:
+    """The lines of a metrics file, up to one that a crash cut short."""
     if not path.exists():
         return []
     rows = []

@@ -31,6 +31,7 @@ class Tape:
         self.clear()
 
     def clear(self, examples: int = 0, real: int | None = None) -> None:
+        """Begin a pass over so many slots, of which `real` hold examples."""
         self.examples = examples
         # How many of the slots hold examples: kernels of our own, which take one example at a time, skip the others.
         self.real = examples if real is None else real
@@ -46,6 +47,7 @@ class Tape:
         return out
 
     def probe(self, like: Tensor) -> Tensor:
+        """An empty leaf whose gradient makes the backward pass run through a layer."""
         leaf = like.new_zeros(0, requires_grad=True)
         self.leaves.append(leaf)
         self.calls.append(None)
@@ -130,6 +132,8 @@ def _split(t: Tensor, n: int, last: int) -> Tensor:
 
 
 class LinearAdapter(Adapter):
+    """A dense layer."""
+
     module: nn.Linear
 
     def forward(self, x: Tensor) -> Tensor:
@@ -162,6 +166,8 @@ def _even(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class ConvAdapter(Adapter):
+    """A convolution in one or two dimensions."""
+
     module: nn.Conv1d | nn.Conv2d
 
     def forward(self, x: Tensor) -> Tensor:
@@ -177,6 +183,8 @@ class ConvAdapter(Adapter):
 
 
 class EmbeddingAdapter(Adapter):
+    """A table of rows that are looked up."""
+
     module: nn.Embedding
 
     def forward(self, x: Tensor) -> Tensor:

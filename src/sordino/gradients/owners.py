@@ -71,6 +71,7 @@ class Owners(TorchDispatchMode):
             return self.give(t, own.view(-1, *(1,) * (t.dim() - dim - 1)).expand(t.shape))
 
     def owners(self, t: Tensor) -> Tensor:
+        """The owner of every number of a tensor; constants have none."""
         found = self.of.get(t)
         if found is None:
             self.give(t, torch.tensor(NONE, dtype=torch.int16, device=t.device))

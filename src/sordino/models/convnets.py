@@ -50,27 +50,6 @@ class Head(nn.Module):
         return self.out(torch.flatten(x, 1))
 
 
-class LeNet(nn.Module):
-    """LeNet-5: 6 and 16 filters of 5x5, then 120 and 84 units. 28x28 inputs are padded to 32x32 as in 1998."""
-
-    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
-        super().__init__()
-        channels, height, width = shape
-        pad = 2 if min(height, width) < 32 else 0
-        h, w = (_side(n, (5, pad, 2), (5, 0, 2), what=shape) for n in (height, width))
-        self.conv1 = nn.Conv2d(channels, 6, 5, padding=pad)
-        self.conv2 = nn.Conv2d(6, 16, 5)
-        self.fc1 = nn.Linear(16 * h * w, 120)
-        self.fc2 = nn.Linear(120, 84)
-        self.fc3 = nn.Linear(84, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(F.max_pool2d(self.conv1(x), 2))
-        x = F.relu(F.max_pool2d(self.conv2(x), 2))
-        x = F.relu(self.fc1(torch.flatten(x, 1)))
-        return self.fc3(F.relu(self.fc2(x)))
-
-
 class SmoothLeNet(nn.Module):
     """The network that DLG was shown on: three 5x5 convolutions of 12 filters (strides 2, 2, 1) and one dense layer, sigmoid between them.
 
@@ -119,81 +98,74 @@ class Tempered(nn.Module):
         return self.fc2(torch.tanh(self.fc1(torch.flatten(x, 1))))
 
 
-class TwoConvTwoFC(nn.Module):
+class ConvNet(nn.Module):
+    """Convolutions, each with 2x2 max pooling and ReLU, then dense layers with ReLU between them.
+
+    Layers are named as in the papers' code: conv1, conv2, ... and fc1, fc2, ..., or fc if there is one alone.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        classes: int,
+        filters: tuple[int, ...],
+        widths: tuple[int, ...] = (),  # of the dense layers before the last
+        kernel: int = 5,
+        padding: tuple[int, ...] = (0, 0),  # of each convolution
+    ) -> None:
+        super().__init__()
+        channels, *sides = shape
+        self._convolutions = tuple(f"conv{i}" for i in range(1, len(filters) + 1))
+        self._dense = tuple(f"fc{i}" for i in range(1, len(widths) + 2)) if widths else ("fc",)
+        h, w = (_side(n, *((kernel, p, 2) for p in padding), what=shape) for n in sides)
+        for name, inside, out, p in zip(self._convolutions, (channels, *filters), filters, padding):
+            self.add_module(name, nn.Conv2d(inside, out, kernel, padding=p))
+        for name, inside, out in zip(self._dense, (filters[-1] * h * w, *widths), (*widths, classes)):
+            self.add_module(name, nn.Linear(inside, out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for name in self._convolutions:
+            x = F.relu(F.max_pool2d(self.get_submodule(name)(x), 2))
+        x = torch.flatten(x, 1)
+        for name in self._dense[:-1]:
+            x = F.relu(self.get_submodule(name)(x))
+        return self.get_submodule(self._dense[-1])(x)
+
+
+class LeNet(ConvNet):
+    """LeNet-5: 6 and 16 filters of 5x5, then 120 and 84 units. 28x28 inputs are padded to 32x32 as in 1998."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        pad = 2 if min(shape[1:]) < 32 else 0
+        super().__init__(shape, classes, (6, 16), (120, 84), padding=(pad, 0))
+
+
+class TwoConvTwoFC(ConvNet):
     """Two 5x5 convolutions, each with 2x2 max pooling, and two dense layers (widths 16, 32, 128)."""
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
-        super().__init__()
-        channels, height, width = shape
-        h, w = (_side(n, (5, 0, 2), (5, 0, 2), what=shape) for n in (height, width))
-        self.conv1 = nn.Conv2d(channels, 16, 5)
-        self.conv2 = nn.Conv2d(16, 32, 5)
-        self.fc1 = nn.Linear(32 * h * w, 128)
-        self.fc2 = nn.Linear(128, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(F.max_pool2d(self.conv1(x), 2))
-        x = F.relu(F.max_pool2d(self.conv2(x), 2))
-        return self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))
+        super().__init__(shape, classes, (16, 32), (128,))
 
 
-class TwoConvOneFC(nn.Module):
+class TwoConvOneFC(ConvNet):
     """Two 5x5 convolutions (16, 32), each with 2x2 max pooling, and one dense layer: noise_gamma's three layers."""
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
-        super().__init__()
-        channels, height, width = shape
-        h, w = (_side(n, (5, 0, 2), (5, 0, 2), what=shape) for n in (height, width))
-        self.conv1 = nn.Conv2d(channels, 16, 5)
-        self.conv2 = nn.Conv2d(16, 32, 5)
-        self.fc = nn.Linear(32 * h * w, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(F.max_pool2d(self.conv1(x), 2))
-        x = F.relu(F.max_pool2d(self.conv2(x), 2))
-        return self.fc(torch.flatten(x, 1))
+        super().__init__(shape, classes, (16, 32))
 
 
-class TwoConvThreeFC(nn.Module):
+class TwoConvThreeFC(ConvNet):
     """The same convolutions with three dense layers (widths 16, 32, 256, 128), for CIFAR-10 and CIFAR-100."""
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
-        super().__init__()
-        channels, height, width = shape
-        h, w = (_side(n, (5, 0, 2), (5, 0, 2), what=shape) for n in (height, width))
-        self.conv1 = nn.Conv2d(channels, 16, 5)
-        self.conv2 = nn.Conv2d(16, 32, 5)
-        self.fc1 = nn.Linear(32 * h * w, 256)
-        self.fc2 = nn.Linear(256, 128)
-        self.fc3 = nn.Linear(128, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(F.max_pool2d(self.conv1(x), 2))
-        x = F.relu(F.max_pool2d(self.conv2(x), 2))
-        x = F.relu(self.fc1(torch.flatten(x, 1)))
-        return self.fc3(F.relu(self.fc2(x)))
+        super().__init__(shape, classes, (16, 32), (256, 128))
 
 
-class ThreeConvThreeFC(nn.Module):
+class ThreeConvThreeFC(ConvNet):
     """Three 3x3 convolutions (16, 32, 32), each with 2x2 max pooling, and dense layers of 512 and 128."""
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
-        super().__init__()
-        channels, height, width = shape
-        h, w = (_side(n, (3, 1, 2), (3, 1, 2), (3, 1, 2), what=shape) for n in (height, width))
-        self.conv1 = nn.Conv2d(channels, 16, 3, padding=1)
-        self.conv2 = nn.Conv2d(16, 32, 3, padding=1)
-        self.conv3 = nn.Conv2d(32, 32, 3, padding=1)
-        self.fc1 = nn.Linear(32 * h * w, 512)
-        self.fc2 = nn.Linear(512, 128)
-        self.fc3 = nn.Linear(128, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(F.max_pool2d(self.conv1(x), 2))
-        x = F.relu(F.max_pool2d(self.conv2(x), 2))
-        x = F.relu(F.max_pool2d(self.conv3(x), 2))
-        x = F.relu(self.fc1(torch.flatten(x, 1)))
-        return self.fc3(F.relu(self.fc2(x)))
+        super().__init__(shape, classes, (16, 32, 32), (512, 128), kernel=3, padding=(1, 1, 1))
 
 
 class Signal(nn.Module):

@@ -112,6 +112,7 @@ class Scenario:
 
     @property
     def batch(self) -> int:
+        """Records expected in a step."""
         return self.records if self.sampling is Sampling.NONE else min(self.batch_size, self.records)
 
 

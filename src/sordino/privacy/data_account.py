@@ -54,6 +54,7 @@ class Total:
 
     @property
     def delta(self) -> float:
+        """Of all runs, rounded up."""
         return round_up(sum((Fraction(entry.delta) for entry in self.entries), Fraction(0)))
 
     def sentence(self) -> str:

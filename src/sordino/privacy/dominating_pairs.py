@@ -78,6 +78,7 @@ class Dots:
 
     @cached_property
     def losses(self) -> Floats:
+        """The grid points."""
         return self.step * (self.low + np.arange(len(self.mass), dtype=np.float64))
 
     def log_moment(self, tilt: float) -> float:
@@ -91,15 +92,19 @@ class Pair(Protocol):
     """A dominating pair: cells of its loss, the deviation of it (roughly, to choose a grid) and its largest value."""
 
     @property
-    def symmetric(self) -> bool: ...
+    def symmetric(self) -> bool:
+        """Whether both directions have the same losses."""
 
     @property
-    def deviation(self) -> float: ...
+    def deviation(self) -> float:
+        """About the standard deviation of the loss: what the grid is laid out for."""
 
     @property
-    def most(self) -> float: ...
+    def most(self) -> float:
+        """The largest loss."""
 
-    def cells(self, step: float, tail: float) -> Cells: ...
+    def cells(self, step: float, tail: float) -> Cells:
+        """The masses on a grid of this step, with at most about `tail` outside."""
 
 
 # --- the pairs --------------------------------------------------------------------------------------------------------

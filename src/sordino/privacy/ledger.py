@@ -157,6 +157,7 @@ class Ledger:
 
     @property
     def path(self) -> Path:
+        """The file."""
         return self._chain.path
 
     @property
@@ -169,6 +170,7 @@ class Ledger:
 
     @property
     def last(self) -> Grant | None:
+        """The latest grant; None before the first."""
         return self._grants[-1] if self._grants else None
 
     @property

@@ -151,6 +151,7 @@ def pack_ids(ids: NDArray[np.int64]) -> PackedIds:
 
 
 def unpack_ids(packed: PackedIds) -> NDArray[np.int64]:
+    """The numbers that `pack_ids` packed; `ValueError` if they are not whole."""
     if packed["type"] not in ("|u1", "<u2", "<u4", "<u8"):
         raise ValueError(f"cohort of type {packed['type']!r}")
     steps = np.frombuffer(_unpack(packed["steps"]), dtype=np.dtype(packed["type"]))
@@ -178,6 +179,7 @@ def pack_costs(costs: NDArray[np.float64] | float) -> PackedCosts | float:
 
 
 def unpack_costs(packed: PackedCosts | float) -> NDArray[np.float64] | float:
+    """The costs that `pack_costs` packed."""
     if not isinstance(packed, dict):
         return float(packed)
     if "prices" in packed:

@@ -16,6 +16,8 @@ SHARED = ("method", "variant", "unit", "observer", "delta", "relation")
 
 
 class Kind(StrEnum):
+    """What the page says at its head."""
+
     PROVEN = "proven"
     NOT_PRIVATE = "not private"
     CONTRADICTED = "contradicted"  # the audit measured more than the proof allows

@@ -41,6 +41,7 @@ def check_queries(terms: Terms, queries: Queries) -> None:
 
 
 def check_query(terms: Terms, query: Query) -> None:
+    """Refuse a query that no proof covers in a certified run."""
     if not terms.proven:
         return
     if is_raw(query):

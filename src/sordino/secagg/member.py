@@ -54,6 +54,7 @@ class Member:
     # ---- setting up -----------------------------------------------------------------------------
 
     def advertise(self) -> Advert:
+        """The public keys of this member and commitments to its seeds, signed."""
         roster, me = self.roster, self.me
         seeds = tuple(commitment(roster, me, n, seed) for n, seed in enumerate(self._seeds))
         advert = Advert(me, masks.public_of(self._letters), tuple(map(masks.public_of, self._masks)), seeds)

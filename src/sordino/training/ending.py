@@ -37,6 +37,7 @@ def finish(
     fairness: Spread | None,
     tested: NoisyFigures | None,
 ) -> Result:
+    """Save the trained model, evaluate it, and write statement, report, card and manifest."""
     from sordino.gradients.flat import Flat
     from sordino.models.packed import unpacked
     from sordino.report.run import write_report

@@ -45,6 +45,7 @@ class Window:
 
 
 def window_of(layer: Layer) -> Window:
+    """The window that a layer slides over its input; one place where it slides none."""
     if isinstance(layer, Convolution):
         return Window(_pair(layer.kernel), _pair(layer.stride), layer.padding)
     if isinstance(layer, MaxPool):
@@ -59,6 +60,7 @@ def _pair(given: Sequence[int]) -> tuple[int, int]:
 
 
 def output_shape(layer: Layer, shape: Shape) -> Shape:
+    """The shape that a layer makes of an input of this shape."""
     if isinstance(layer, Flatten):
         return 1, 1, shape[0] * shape[1] * shape[2]
     if isinstance(layer, Dense):

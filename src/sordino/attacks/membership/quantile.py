@@ -93,6 +93,7 @@ def normal_loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def pinball_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The loss whose minimum is the quantile at each of `LEVELS`."""
     import torch
 
     levels = torch.from_numpy(LEVELS).to(outputs.dtype)

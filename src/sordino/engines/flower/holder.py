@@ -74,6 +74,7 @@ class Holder:
     # ---- the door --------------------------------------------------------------------------------
 
     def handle(self, message: bytes) -> bytes:
+        """The answer to a message, whatever happens."""
         with self._lock:
             asked = Message("unreadable")
             try:
@@ -196,12 +197,12 @@ class Holder:
         plan, facts, names = Plan.from_json(plain["plan"]), Facts.from_json(plain["facts"]), plain["names"]
         if self.name not in names or len(names) != facts.clients:
             raise Refused(f"{self.name} is not among the clients of this run.")
-        me = identity(self._own, names, plain["certificates"])
+        known_by = identity(self._own, names, plain["certificates"])
         for old in self._runs.values():
             old.close()  # one run at a time is held open
         part = Part.held(facts, names.index(self.name), *self._arrays(facts), plan)
         self._runs = {run: HolderRun(self._folder(run), terms_of(plan, facts), part)}
-        self._memberships = {run: Membership(run, self._folder(run), me)}
+        self._memberships = {run: Membership(run, self._folder(run), known_by)}
         return self._runs[run]
 
     def _folder(self, run: str) -> Path:

@@ -157,6 +157,7 @@ class HolderRun:
 
     @cached_property
     def measure(self) -> Measure:
+        """What the test on held-out records asks of each."""
         return held_out.measure_for(self.terms, self.part)
 
     # ---- a round -----------------------------------------------------------------------------------

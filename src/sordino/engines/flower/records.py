@@ -15,6 +15,7 @@ MESSAGE = f"train.{ACTION}"
 
 
 def to_records(parcel: Message) -> RecordDict:
+    """A message as Flower carries it."""
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
     said = json.dumps({"kind": parcel.kind, "head": parcel.head})
@@ -25,6 +26,7 @@ def to_records(parcel: Message) -> RecordDict:
 
 
 def from_records(records: RecordDict) -> Message:
+    """The message that `to_records` packed; `MalformedMessage` if there is none."""
     try:
         said = json.loads(str(records["parcel"]["said"]))
         kind, head = said["kind"], said["head"]

@@ -26,9 +26,11 @@ EVERYONE = "*"  # whom a greeting may be addressed to, before names are known
 class ServerSeal(Protocol):
     """The server's side: seals what goes out, opens what comes back."""
 
-    def seal(self, parcel: Message, to: str) -> Message: ...
+    def seal(self, parcel: Message, to: str) -> Message:
+        """A message to this holder, with a number that is never used again."""
 
-    def open(self, sent: Message, reply: Message) -> Message: ...
+    def open(self, sent: Message, reply: Message) -> Message:
+        """The reply, if it answers what was sent."""
 
 
 class HolderSeal(Protocol):
@@ -36,7 +38,8 @@ class HolderSeal(Protocol):
 
     def open(self, parcel: Message, last: int) -> Message: ...
 
-    def seal(self, asked: Message, reply: Message) -> Message: ...
+    def seal(self, asked: Message, reply: Message) -> Message:
+        """The reply to a message."""
 
 
 def digest(parcel: Message) -> bytes:
@@ -54,6 +57,7 @@ class Numbers:
         self._last = 0
 
     def next(self) -> int:
+        """A number above every earlier one, after a restart too."""
         self._last = max(self._last + 1, time.time_ns())
         return self._last
 

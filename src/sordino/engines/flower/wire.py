@@ -73,6 +73,7 @@ class Message:
 
 
 def to_bytes(parcel: Message) -> bytes:
+    """A message as bytes: a head in JSON, then its arrays one after the other."""
     arrays = {name: _flat(name, array) for name, array in parcel.arrays.items()}
     listed = [[name, array.dtype.str, array.size] for name, array in arrays.items()]
     head = json.dumps({"kind": parcel.kind, "head": parcel.head, "arrays": listed}).encode()
@@ -80,6 +81,7 @@ def to_bytes(parcel: Message) -> bytes:
 
 
 def from_bytes(data: bytes) -> Message:
+    """The message that `to_bytes` wrote; `MalformedMessage` if these are none."""
     try:
         start = len(MAGIC) + 4
         (length,) = struct.unpack("<I", data[len(MAGIC) : start])
@@ -199,6 +201,7 @@ def query_to_json(asked: query.Query | None) -> dict[str, object] | None:
 
 
 def query_from_json(plain: Plain | None) -> query.Query | None:
+    """The query that `query_to_json` described; no other class is built."""
     if plain is None:
         return None
     fields = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items() if k != "kind"}

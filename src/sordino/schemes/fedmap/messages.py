@@ -41,6 +41,7 @@ def task_from_plain(said: Plain, arrays: Mapping[str, np.ndarray]) -> ClientTask
 
 
 def report_to_plain(report: Report | RawReport) -> Parts:
+    """A client's report as plain data and arrays."""
     own, arrays = state_to_plain(report.own)
     said: dict[str, object] = {"client": report.client, "own": own}
     if isinstance(report, Report):
@@ -67,6 +68,7 @@ def state_to_plain(own: ClientState) -> Parts:
 
 
 def state_from_plain(said: Plain, arrays: Mapping[str, np.ndarray]) -> ClientState:
+    """The state that `state_to_plain` described."""
     none = np.zeros(0, np.float32)
     rows = arrays.get("own.rows", none).reshape(-1, int(said["width"]))
     sums = {name: (int if name == "turns" else float)(said[name]) for name in _SUMS}
