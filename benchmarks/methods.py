@@ -259,11 +259,13 @@ def main() -> None:
         print(f"{i + 1}/{len(wanted)} {' '.join(map(str, key))}: {row['accuracy']:.3f}", file=sys.stderr, flush=True)
     text = tables(rows)
     drawn = curves(rows, args.epsilons[len(args.epsilons) // 2])
-    path.with_suffix(".md").write_text(text + "\n")
-    path.with_suffix(".svg").write_text(drawn)
+    if args.form != "papers":
+        path.with_suffix(".md").write_text(text + "\n")
+        path.with_suffix(".svg").write_text(drawn)
     if args.page:
         fill("methods.md", path.stem, text)
-        (DOCS / f"{path.stem}.svg").write_text(drawn)
+        if args.form != "papers":
+            (DOCS / f"{path.stem}.svg").write_text(drawn)
     print(text)
 
 

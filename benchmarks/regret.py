@@ -137,7 +137,10 @@ class Book:
         """Of a run, made now if it was not made before. No configuration: the recipe."""
         began, what = time.perf_counter(), SETTINGS[setting]
         federation = population(what, seed)
-        plan = recipe(federation, what, epsilon, seed)
+        other = (
+            {"recipe": "none"} if config is not None and "method" in config else {}
+        )  # a method of one's own: a network
+        plan = recipe(federation, what, epsilon, seed, **other)
         if config is not None:
             plan = plan.replace(**{"method": "dp-fedavg", **config})
         row = {"setting": setting, "epsilon": epsilon, "seed": seed, "config": config, "plan": chosen(plan)}

@@ -52,7 +52,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--price", action="store_true", help=price)
     named = (
         "settings under a name: frontier (pictures and signals: features that need no data, and a linear head), none (a network), "
-        "or auto: frontier on many pictures, where it wins (default auto)"
+        "or auto: frontier on pictures and signals, where it wins (default auto)"
     )
     parser.add_argument("--recipe", metavar="NAME", help=named)
     parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
