@@ -9,7 +9,7 @@ from typing import Any
 HERE = Path(__file__).parent
 INTRO = """# Performance
 
-Made by `make bench`; do not edit. Ratios are medians over passes in which all contenders took turns on one machine
+Made by `make bench`; do not edit. Ratios are medians over {passes} in which all contenders took turns on one machine
 ({machine}); absolute seconds only compare within a table. *Times Sordino* is how many times as long a contender takes; the bar
 to reach is given where there is one (for the limits it is the largest allowed share, turned round).
 
@@ -114,7 +114,9 @@ def calibrating(accounting: dict[str, Any]) -> str:
 def main() -> None:
     speed, scale, w3, step, accounting = map(found, ("speed", "scale", "w3", "step", "accounting"))
     assert speed is not None, "run benchmarks/run.py first"
-    parts = [INTRO.format(machine=speed["machine"]), speed["text"]]
+    least = min(len(one["passes"]) for one in speed["workloads"].values())
+    passes = "one pass" if least == 1 else f"{least} passes"
+    parts = [INTRO.format(machine=speed["machine"], passes=passes), speed["text"]]
     if "w3" in speed["workloads"]:
         parts.append(memory(speed))
     if w3 is not None:

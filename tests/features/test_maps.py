@@ -111,6 +111,10 @@ def test_bytes_and_floats_are_the_same_picture() -> None:
 def test_pictures_that_do_not_fit_are_refused() -> None:
     with pytest.raises(BadInput, match="8 x 8 are too small for these features, which need 14 pixels"):
         Block(5, patch=6, shrink=2).seen((1, 8, 8))
+    with pytest.raises(
+        BadInput, match="Signals of 8 steps in 3 channels are too short for these features, which need 14 steps"
+    ):
+        Block(5, patch=6, shrink=2).seen((3, 1, 8))
     block = Block(5, patch=4)
     bank = bank_for(block, (3, 10, 10))
     mapped = FeatureMap((3, 10, 10), [block], [bank])

@@ -43,6 +43,11 @@ class Block:
         for size, patch, cells in zip(small[1:], window, grid):
             if (size - patch) // self.stride + 1 < cells:
                 need = (patch + (cells - 1) * self.stride) * self.shrink
+                if height == 1:
+                    raise BadInput(
+                        f"Signals of {width} steps in {channels} channels are too short for these features, which need {need} steps; "
+                        "use --recipe none, or longer signals. If they are pictures without a channel axis, add the axis."
+                    )
                 raise BadInput(
                     f"Pictures of {height} x {width} are too small for these features, which need {need} pixels along "
                     "each side; use a recipe with smaller patches, or larger pictures."
