@@ -74,3 +74,42 @@ def test_settings_survive_plain_data():
     settings = Standard(share=0.1, columns=(0, 2), low=(0.0, 1.0), high=(1.0, 2.0))
     assert preparation_from(settings.to_json()) == settings
     assert BUCKETS == 51
+
+
+def noisy(x: np.ndarray, noise: float, seed: int = 0) -> np.ndarray:
+    """A table scaled by statistics whose means have this noise."""
+    stages, released, rng = Standard().stages(x.shape[1:]), [], np.random.Generator(np.random.PCG64(seed))
+    for step in range(2):
+        mean = np.concatenate(list(stages.contributions(step, x, released))).mean(axis=0)
+        released.append(stages.decode(step, mean + noise * rng.standard_normal(mean.shape), noise))
+    return stages.apply(x, released)
+
+
+def test_columns_that_are_scaled_already_stay_so_under_heavy_noise():
+    """500 records at epsilon 1: no bucket stands out of the noise, all of them together do."""
+    x = np.random.Generator(np.random.PCG64(1)).standard_normal((500, 3))
+    for seed in range(8):
+        out = noisy(x, 0.03, seed)
+        assert 0.5 < out.std(axis=0).min() and out.std(axis=0).max() < 2
+        assert np.corrcoef(out.T, x.T)[range(3), range(3, 6)].min() > 0.97  # nothing was cut off
+
+
+@pytest.mark.parametrize("column", ["around 440", "mostly zero", "zero or one", "income"])
+def test_shapes_that_columns_have_are_recognised(column):
+    rng = np.random.Generator(np.random.PCG64(2))
+    draws = {
+        "around 440": 440 + 30 * rng.standard_normal(3000),
+        "mostly zero": np.where(rng.random(3000) < 0.7, 0.0, rng.exponential(40, 3000)),
+        "zero or one": (rng.random(3000) < 0.3).astype(float),
+        "income": 30_000 * np.exp(0.8 * rng.standard_normal(3000)),
+    }
+    out = noisy(draws[column][:, None], 0.003)
+    assert abs(out.mean()) < 0.6 and 0.4 < out.std() < 2
+
+
+def test_with_noise_alone_moments_are_those_of_the_shape():
+    """A noise of 1 on the moments: the mean is drawn to 0.35^2 / (0.35^2 + 1) = 0.109 of what was heard."""
+    stages = Standard().stages((1,))
+    released = stages.decode(1, np.array([0.5, 0.0]) / np.sqrt(2), 1 / np.sqrt(2))
+    assert released[0] == pytest.approx(0.5 * 0.109, rel=0.01)
+    assert 0.2 / 2.5 <= released[1] < 1.0

@@ -21,8 +21,8 @@ WAYS = [{}, {"unit": "client"}, {"observer": "server"}, {"method": "fedavg"}, {"
         (PublicFacts(60_000, 10, (1, 28, 28), 10), 1.0, "std-cnn"),
         (PublicFacts(3601, 10, (1, 500), 2), 4.0, "std-cnn-1d"),
         (PublicFacts(3601, 10, (1, 10), 2), 4.0, "std-linear"),  # too short to slide over
-        (PublicFacts(800, 10, (12,), 2), 4.0, "table-linear"),
-        (TABLE, 1.0, "mlp"),
+        (PublicFacts(800, 10, (12,), 2), 4.0, "wide-deep"),
+        (TABLE, 1.0, "wide-deep"),
         (PublicFacts(800, 10, (80,), 80, tokens=True), 4.0, "char-lstm"),
         (PublicFacts(800, 10, (80,), 90, tokens=True, positions=True), 4.0, "char-lstm-all"),
     ],

@@ -21,11 +21,12 @@ def test_two_norms_by_hand():
     Its slope 2 C - (5 - C) / 2 is zero at C = 1. Without noise nothing is clipped; with noise without end the floor holds.
     """
     norms, parts = np.array([1.0, 5.0]), np.array([0.5, 0.5])
-    assert RULE._best(norms, parts, 1.0) == pytest.approx(1.0, rel=0.11)  # candidates lie a tenth apart
-    assert RULE._best(norms, parts, 0.0) == pytest.approx(5.0, rel=1e-6)
-    assert RULE._best(norms, parts, 1e6) == pytest.approx(0.01 * 3.0)
+    assert RULE._best(norms, parts, 1.0, 3.0) == pytest.approx(1.0, rel=0.11)  # candidates lie a tenth apart
+    assert RULE._best(norms, parts, 0.0, 3.0) == pytest.approx(5.0, rel=1e-6)
+    assert RULE._best(norms, parts, 1e6, 3.0) == pytest.approx(0.1 * 3.0)
+    assert RULE._best(norms, parts, 1e6, 80.0) == pytest.approx(8.0)  # a mean of 80 was heard before
     # What cancels is not lost: with an alignment of 0.1 the same noise asks for a smaller bound.
-    assert ExpectedError(alignment=0.1)._best(norms, parts, 1.0) < 0.1
+    assert ExpectedError(alignment=0.1, floor=0.01)._best(norms, parts, 1.0, 3.0) < 0.1
 
 
 def lognormal(median=1.0, units=100):
@@ -49,6 +50,12 @@ def test_it_does_not_collapse_with_the_median():
     median = play(build("adact", units=200, options={"tau": 0.5}), learnt, 60, units=200)[-1]
     assert median < 1e-4
     assert play(build("adact", units=200), learnt, 60, units=200)[-1] > 0.02
+
+
+def test_it_stays_within_a_part_of_the_largest_mean_when_all_units_are_learnt():
+    """Norms fall from 1 to a thousandth in thirty rounds; a bound that followed them would end near a ten-thousandth."""
+    bounds = play(build("adact", units=500), lambda source, t: np.full(500, max(1e-3, 0.8**t)), 60, units=500)
+    assert 0.05 < bounds[-1] < 0.3
 
 
 def test_ten_clients_are_not_carried_off_by_decades():

@@ -84,6 +84,11 @@ MODELS: dict[str, Entry] = {
     "char-lstm": Entry(_lstm, (1,), "embedding 8, 2 LSTM layers of 256, next character (LEAF)"),
     "char-lstm-all": Entry(_lstm_all, (1,), "the same, the next character at every position (DP-FedACN)"),
     "mlp": Entry(_standardised("table_mlp"), (1,), "tables: asinh of each column, 64 hidden units with tanh"),
+    "wide-deep": Entry(
+        _standardised("table_wide_deep"),
+        (1,),
+        "tables: asinh of each column, linear softmax plus 128 hidden units with tanh",
+    ),
     "table-linear": Entry(_standardised("table_linear"), (1,), "tables: asinh of each column, linear softmax"),
     "std-linear": Entry(_standardised("std_linear"), (1, 2, 3, 4), "each record standardised, linear softmax"),
     "std-mlp": Entry(_standardised("std_mlp"), (1, 2, 3, 4), "each record standardised, 64 hidden units with tanh"),

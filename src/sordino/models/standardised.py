@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from sordino.models.convnets import Linear, Signal, Tempered
 
-HIDDEN = 64
+HIDDEN, BROAD = 64, 128
 TINY = 1e-12  # of a variance: blank records stay blank
 
 
@@ -34,15 +34,30 @@ class Standardised(nn.Module):
 class MLP(nn.Module):
     """One hidden layer with tanh, whose gradients stay short; the last layer starts at zero, as in the linear model."""
 
-    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+    def __init__(self, shape: tuple[int, ...], classes: int, hidden: int = HIDDEN) -> None:
         super().__init__()
-        self.hidden = nn.Linear(math.prod(shape), HIDDEN)
-        self.out = nn.Linear(HIDDEN, classes)
+        self.hidden = nn.Linear(math.prod(shape), hidden)
+        self.out = nn.Linear(hidden, classes)
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(torch.tanh(self.hidden(torch.flatten(x, 1))))
+
+
+class WideDeep(nn.Module):
+    """A linear model and one hidden layer beside it, added up (wide and deep, Cheng et al. 2016). Both start at zero.
+
+    Few records at a small epsilon teach the linear part, and the hidden units do little harm; more records teach both.
+    """
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        self.wide = Linear(shape, classes)
+        self.deep = MLP(shape, classes, BROAD)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.wide(x) + self.deep(x)
 
 
 class Table(nn.Module):
@@ -78,3 +93,7 @@ def table_linear(shape: tuple[int, ...], classes: int) -> nn.Module:
 
 def table_mlp(shape: tuple[int, ...], classes: int) -> nn.Module:
     return Table(MLP(shape, classes))
+
+
+def table_wide_deep(shape: tuple[int, ...], classes: int) -> nn.Module:
+    return Table(WideDeep(shape, classes))

@@ -92,7 +92,7 @@ def complete(
         printed = paper_network(chosen.name, str(given.get("data", "digits"))) if published else None
         if printed is not None:
             take(Choice("model", printed, "the network that the paper trains on this data"))
-        suited = model_for(facts, epsilon if chosen.private else None)
+        suited = model_for(facts, epsilon if chosen.private else None, scheme in ("pooled", "plain"))
         left = f"; recipe frontier is left out, since {' and '.join(against)} was given" if against else ""
         take(replace(suited, reason=suited.reason + left))
         network = build(settings["model"], facts.shape, facts.classes)

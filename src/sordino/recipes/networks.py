@@ -16,13 +16,15 @@ SMALLEST_PICTURE = 16  # pixels a side, below which convolutions have nothing le
 SHORTEST_SIGNAL = 32
 
 
-def model_for(facts: PublicFacts, epsilon: float | None) -> Choice:
-    """`epsilon` None: no privacy."""
+def model_for(facts: PublicFacts, epsilon: float | None, pooled: bool = True) -> Choice:
+    """`epsilon` None: no privacy. `pooled`: whether records are noised in one sum, or not at all."""
     rich = epsilon is None or facts.records * epsilon >= LEARNT
     few = f"{facts.records:,} records at epsilon {epsilon:g} teach few parameters" if epsilon is not None else ""
     shape = facts.shape
     if facts.tokens:
         return Choice("model", "char-lstm-all" if facts.positions else "char-lstm", f"for {facts.said}")
+    if len(shape) == 1 and pooled:
+        return Choice("model", "wide-deep", f"for {facts.said}: a linear model and hidden units beside it")
     if len(shape) == 1:
         name = "mlp" if rich else "table-linear"
     elif len(shape) == 2 and shape[1] >= SHORTEST_SIGNAL:

@@ -61,7 +61,7 @@ def certified(
     bins: float = 16,
     share: float | None = None,
     opening: float | None = None,
-    floor: float = 0.01,
+    floor: float = 0.1,
     alignment: float = 0.3,
     eta: float = 0.2,
     warm: float = 2.0,

@@ -14,11 +14,11 @@ length of the released mean (docs/regret.md).
 Units name the bin that their norm falls in *together with* the clipped sum, so a round needs one pass over the data, and its
 bound follows from the rounds before. The first grid of bins is twelve decades wide; once norms were heard the grid is laid
 around them. Counts are added up over a window of rounds, as long as their noise asks for. Counts that noise explains are taken
-as zero: a false count far out would count with its large norm. On the first grid, where that norm is decades too large,
-a count must be surer.
+as zero: a false count far out would count with its large norm. So a count must be sure by itself, or stand beside one that is.
 
-A median collapses when most units are learnt; this bound does not, since few long norms keep the mean of the norms up. It never
-falls below `floor` times that mean.
+A median collapses when most units are learnt, and so does the mean of all norms, more slowly. Units that are learnt need no
+direction any more; a bound as short as their norms would give each of them the weight of one that is not learnt. So the bound never
+falls below `floor` times the largest mean that was heard.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ SPAN = math.log(1000)  # width of the narrow grid
 TOLERANCE = 0.05  # noise in a fraction of units that is fully acceptable
 LOUD = 0.4  # noise in a fraction of units that cannot be heard through
 WINDOW = 20.0  # rounds that are added up at most
-SURE = 2.0  # standard deviations, below which a count may be noise
-SURER = 3.5  # on the wide grid, where one false count moves the bound by decades: below 1 in 200 over all its bins
+SURE = 3.5  # standard deviations, from which on a count is no noise: below 1 in 200 over all bins
+BESIDE = 2.0  # the same beside a bin that counts
+RISE = 1.1  # by which the largest mean grows in a round at most: one false count must not lift the floor for good
 CANDIDATES = 64
 
 
@@ -58,7 +59,7 @@ class ExpectedError:
     bins: int = 16  # edges of the grid; counts are one more
     share: float = 0.05
     opening: float = 0.3  # share while the grid is wide
-    floor: float = 0.01
+    floor: float = 0.1
     alignment: float = 0.3
 
     def __post_init__(self) -> None:
@@ -68,7 +69,12 @@ class ExpectedError:
         self.init()  # low lies below high
 
     def init(self) -> State:
-        return {"log_bound": math.log(self.start), "asks": 1, **bins.first(self.low, self.high, self.bins)}
+        return {
+            "log_bound": math.log(self.start),
+            "widest": 0.0,
+            "asks": 1,
+            **bins.first(self.low, self.high, self.bins),
+        }
 
     def query(self, state: State) -> Queries:
         if not state["asks"]:
@@ -91,8 +97,10 @@ class ExpectedError:
         if bins.is_wide(state, SPAN):
             return self._around(state, math.log(float(np.average(norms, weights=parts))))
         noise = float(np.sqrt(np.square(np.broadcast_to(seen.noise, seen.mean.shape)).sum()))
-        best = math.log(self._best(norms, parts, noise / seen.bound.size))
-        state = {**state, "log_bound": (state["log_bound"] + best) / 2}
+        mean = float(norms @ parts)
+        widest = max(state["widest"], min(mean, RISE * state["widest"])) or mean
+        best = math.log(self._best(norms, parts, noise / seen.bound.size, widest))
+        state = {**state, "widest": widest, "log_bound": (state["log_bound"] + best) / 2}
         off = abs(best - (state["low"] + state["high"]) / 2)
         return self._around(state, best) if off > SPAN / 4 else state
 
@@ -111,16 +119,15 @@ class ExpectedError:
         half = (grid[1] - grid[0]) / 2
         middles = np.exp(np.append(grid - half, grid[-1] + half))
         counts = np.asarray(state["counts"])
-        sure = SURER if bins.is_wide(state, SPAN) else SURE
-        counts = np.where(counts > sure * math.sqrt(state["variance"]), counts, 0.0)
+        counts = np.where(_heard(counts / math.sqrt(state["variance"])), counts, 0.0)
         return middles, counts / max(counts.sum(), 1e-12)
 
     # ---- the best bound ----------------------------------------------------------------------------------------------
 
-    def _best(self, norms: np.ndarray, parts: np.ndarray, noise: float) -> float:
+    def _best(self, norms: np.ndarray, parts: np.ndarray, noise: float, widest: float) -> float:
         """`noise`: the length of the noise in the mean, in bounds."""
-        mean = float(norms @ parts)
-        bounds = np.geomspace(self.floor * mean, norms[-1], CANDIDATES)
+        least = self.floor * widest
+        bounds = np.geomspace(least, max(least, norms[-1]), CANDIDATES)
         excess = np.maximum(norms - bounds[:, None], 0) @ parts
         return float(bounds[np.argmin((noise * bounds) ** 2 + (self.alignment * excess) ** 2)])
 
@@ -132,6 +139,15 @@ class ExpectedError:
         return {**state, **found, **bins.laid(middle, SPAN, self.low, self.high, self.bins)}
 
 
+def _heard(deviations: np.ndarray) -> np.ndarray:
+    """Which bins count: those that are sure, and from there on their neighbours that noise hardly explains."""
+    heard = deviations > SURE
+    for _ in deviations:
+        beside = np.convolve(heard, np.ones(3), "same") > 0
+        heard = heard | beside & (deviations > BESIDE)
+    return heard
+
+
 def certified(
     setting: RuleContext,
     *,
@@ -140,7 +156,7 @@ def certified(
     bins: float = 16,
     share: float = 0.05,
     opening: float = 0.3,
-    floor: float = 0.01,
+    floor: float = 0.1,
     alignment: float = 0.3,
 ) -> ExpectedError:
     start = setting.plan.bound

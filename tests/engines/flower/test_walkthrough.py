@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -112,6 +113,8 @@ def finished(walk):
     guests = {}
 
     hosts, file, _, language, text = steps[-1]
+    held = walk.machines.processes["west"].pid
+    os.killpg(held, signal.SIGSTOP)  # the server waits for it, so that the run cannot end before all guests were there
     walk.do(hosts, file, "background", language, text)  # in the background, to look around meanwhile
     walk.machines.until(lambda: "waiting for 3 nodes" in walk.machines.said("server"), "the server's start")
     guests["control"] = outside(walk, "/v1/control/list-runs"), outside(walk, "/docs"), outside(walk, "/health")
@@ -124,6 +127,7 @@ def finished(walk):
     for name in ("node.crt", "node.key"):  # a key that nobody admitted, under the right authority's certificate
         shutil.copy(walk.folder / "foreign" / "pki" / "north" / name, mixed)
     guests["mixed"] = run(walk, "join", walk.machines.server, "--data", "north/records.npz", "--certs", "mixed")
+    os.killpg(held, signal.SIGCONT)
     assert walk.machines.wait("server", 240) == 0, walk.machines.said("server")[-3000:]
     return guests
 
