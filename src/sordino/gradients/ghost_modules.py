@@ -111,7 +111,7 @@ class Adapter(ABC):
     @property
     def kept(self) -> int:
         """An upper bound on the entries per example that a record keeps, from shapes alone."""
-        return sum(p.numel() for p in self.parameters if p.numel() < KEEP)
+        return sum(p.numel() for p in self.parameters if p.numel() <= KEEP)
 
     def _run(self, x: Tensor, out: Tensor) -> Tensor:
         call = Call(self, x)

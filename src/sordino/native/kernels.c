@@ -9,17 +9,14 @@
 
 #include "block.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define WIDEST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#if MANY_KINDS
 #define BEST                                                           \
   (__builtin_cpu_supports("x86-64-v4")   ? &sordino_block_v4           \
    : __builtin_cpu_supports("x86-64-v3") ? &sordino_block_v3           \
                                          : &sordino_block_plain)
 #else
-#define WIDEST
 #define BEST (&sordino_block_plain)
 #endif
-#define EXPORT __attribute__((visibility("default")))
 
 /* ---- the block -------------------------------------------------------------------------------------------------------- */
 
