@@ -34,19 +34,19 @@ from torch import Tensor
 
 from sordino.gradients import sums
 
-KEEP = 1 << 18  # gradients of more entries than this per example are never kept for a whole chunk
+KEEP = 1 << 18  # gradients of at least this many entries per example are never kept for a whole chunk
 _PASSES = 128  # products in single precision that cost as much as writing one kept entry and reading it twice
 _BLOCK = 1 << 19  # floats of unfolded input or Gram matrices alive at a time: about a second-level cache
 CANCEL = 2.0**-22  # of (sum of lengths of terms)^2, added to the squared norm of a gradient that is not formed
 
 
-def direct_pays(t: int, k: int, o: int) -> bool:
+def direct_pays(t: int, k: int, o: int, most: int = KEEP) -> bool:
     """Whether keeping K x O gradients is cheaper than not forming them. A function of shapes alone.
 
     Either way there is a product of T K O. What is not formed needs it in double precision, at twice the price, and so
     T x T Gram matrices before.
     """
-    return t > 1 and k * o <= KEEP and t * k * o + 2 * t * t * (k + o) > _PASSES * k * o
+    return t > 1 and k * o < most and t * k * o + 2 * t * t * (k + o) > _PASSES * k * o
 
 
 def blocks(examples: int, floats: int) -> Iterator[slice]:
@@ -104,15 +104,15 @@ class Rows(Record):
 class Dense(Record):
     """Weights and biases that share one g [examples, T, O]: a dense layer, or the matrices of a recurrent one."""
 
-    def __init__(self, inputs: list[Tensor], g: Tensor, biases: int) -> None:
-        self.inputs, self.g, self.biases = inputs, g, biases
+    def __init__(self, inputs: list[Tensor], g: Tensor, biases: int, most: int = KEEP) -> None:
+        self.inputs, self.g, self.biases, self.most = inputs, g, biases, most
         self.sums = g[:, 0] if g.shape[1] == 1 else g.sum(1)
 
     @cached_property
     def formed(self) -> list[tuple[Tensor, Tensor] | None]:
         """Gradients of the weights that are cheaper to keep, with their squared norms; squared entries alone need none."""
         t, o = self.g.shape[1:]
-        return [self._form(a) if direct_pays(t, a.shape[2], o) else None for a in self.inputs]
+        return [self._form(a) if direct_pays(t, a.shape[2], o, self.most) else None for a in self.inputs]
 
     def _form(self, a: Tensor) -> tuple[Tensor, Tensor]:
         """A few examples at a time, so that they are measured before they leave the cache."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sordino.gradients import lstm_cell
-from sordino.gradients.ghost_layers import Dense, Record
+from sordino.gradients.ghost_layers import KEEP, Dense, Record
 from sordino.gradients.ghost_modules import Adapter, Unsupported, short
 
 Keep = Callable[[Tensor, Tensor, Tensor], None]
@@ -80,6 +80,9 @@ class LSTMAdapter(Adapter):
     """Every layer and direction of ``nn.LSTM``; packed sequences and projections go to the fallback."""
 
     module: nn.LSTM
+    most = (
+        2 * KEEP
+    )  # every matrix has many positions, so that it is kept more often than one of the same size elsewhere
 
     def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         m = self.module
@@ -129,7 +132,7 @@ class LSTMAdapter(Adapter):
                 raise Unsupported("the LSTM's batch is not that of the examples")
             inputs = [x.detach().transpose(0, 1), states.transpose(0, 1)]
             with torch.no_grad():
-                call.append((Dense(inputs, d.transpose(0, 1), len(weights) - 2), weights))
+                call.append((Dense(inputs, d.transpose(0, 1), len(weights) - 2, self.most), weights))
 
         return keep
 
