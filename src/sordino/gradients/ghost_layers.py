@@ -166,9 +166,10 @@ class Dense(Record):
 
     def _squared(self, a: Tensor, real: int) -> Tensor:
         """Gradients of a few examples at a time, so that they never leave the cache."""
-        out = a.new_zeros(self.g.shape[2], a.shape[2], dtype=torch.float64)
-        for s in blocks(real, out.numel()):
-            out += torch.bmm(self.g[s].transpose(1, 2), a[s]).square_().sum(0)
+        o, k = self.g.shape[2], a.shape[2]
+        out = a.new_zeros(o * k, dtype=torch.float64)
+        for s in blocks(real, o * k):
+            sums.add_squares(out, torch.bmm(self.g[s].transpose(1, 2), a[s]).flatten(1))
         return out
 
     def drop(self, bad: Tensor) -> None:

@@ -95,6 +95,7 @@ def library() -> ctypes.CDLL | None:
     made.sordino_backward.argtypes = [*[pointer] * 5, block, flag, flag, *[pointer] * 4]
     number = ctypes.c_long
     made.sordino_squares.argtypes = [pointer, number, number, pointer]
+    made.sordino_add_squares.argtypes = [pointer, number, number, pointer]
     made.sordino_weighted.argtypes = [pointer, pointer, number, number, pointer]
     made.sordino_outer.argtypes = [pointer, pointer, number, number, number, pointer]
     made.sordino_softmax.argtypes = [*[pointer] * 4, number, number, number, pointer, pointer]
@@ -103,7 +104,7 @@ def library() -> ctypes.CDLL | None:
     for run in (
         made.sordino_pool, made.sordino_forward, made.sordino_backward,
         made.sordino_squares, made.sordino_weighted, made.sordino_outer, made.sordino_softmax,
-        made.sordino_cell_forward, made.sordino_cell_backward,
+        made.sordino_add_squares, made.sordino_cell_forward, made.sordino_cell_backward,
     ):  # fmt: skip
         run.restype = None
     for room in (made.sordino_forward_scratch, made.sordino_backward_scratch):

@@ -91,6 +91,15 @@ EXPORT WIDEST void sordino_weighted(const float *x, const double *f, long n, lon
   }
 }
 
+/* out [d] gets the sum of x[i]^2 in addition. */
+EXPORT WIDEST void sordino_add_squares(const float *restrict x, long n, long d, double *restrict out) {
+  for (long from = 0; from < d; from += TILE) {
+    long to = from + TILE < d ? from + TILE : d;
+    for (long i = 0; i < n; i++)
+      for (long t = from; t < to; t++) out[t] += (double)x[i * d + t] * x[i * d + t];
+  }
+}
+
 /* out [o][d] = sum of w[i] x[i]' for weights w [n][o] in double precision: four columns of up to ten outputs in registers. The
  * lines of the next columns are asked for ahead, since each row lies on another page. */
 #define COLUMNS(COUNT)                                                         \
