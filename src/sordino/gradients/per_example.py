@@ -115,7 +115,7 @@ class PerExample:
         """
         total, norms = None, [self._no_norms(bound)]
         for part, lengths in self.clipped_chunks(x, y, bound, seed):
-            total = part if total is None else np.add(total, part, out=total)
+            total = part if total is None else np.add(total, part, out=total)  # the rounding of a sum from zero
             norms.append(lengths)
         return np.zeros(self.flat.size) if total is None else total, np.concatenate(norms)
 
