@@ -24,4 +24,4 @@ def native(name: str, *more: str) -> Extension:
     )
 
 
-setup(ext_modules=[native("kernels", "block_plain", "block_v3", "block_v4"), native("passes")])
+setup(ext_modules=[native("kernels", "block_plain", "block_v3", "block_v4", "lstm"), native("passes")])

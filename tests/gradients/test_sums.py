@@ -17,6 +17,9 @@ def test_equal_to_the_obvious(n, d, o, native, monkeypatch):
     x, g, f = torch.randn(n, d), torch.randn(n, o), torch.rand(n, dtype=torch.float64)
     torch.testing.assert_close(sums.squares(x), x.double().square().sum(1))
     torch.testing.assert_close(sums.weighted(f, x), f @ x.double())
+    before = torch.arange(d, dtype=torch.float64)
+    sums.add_squares(after := before.clone(), x)
+    torch.testing.assert_close(after, before + x.double().square().sum(0))
     torch.testing.assert_close(sums.outer(f, g, x), (g.double() * f[:, None]).t() @ x.double())
 
 

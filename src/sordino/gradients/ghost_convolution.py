@@ -90,7 +90,7 @@ class Convolution(Record):
         """The weighted sum of gradients that are not kept, a few unfolded examples at a time."""
         groups = self.layer.groups
         out = self.g.new_zeros(groups, self.o, self.k, dtype=torch.float64)
-        for s, a, g in self._matrices(self.t * self.k * groups):
+        for s, a, g in self._matrices(0):
             g64 = g.double() * factors[s].repeat_interleave(groups)[:, None, None]
             for j in range(groups):
                 out[j].addmm_(g64[j::groups].flatten(0, 1).t(), a[j::groups].double().flatten(0, 1))

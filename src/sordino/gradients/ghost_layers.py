@@ -35,14 +35,18 @@ from torch import Tensor
 from sordino.gradients import sums
 
 KEEP = 1 << 18  # gradients of at least this many entries per example are never kept for a whole chunk
-_PASSES = 32  # products that cost as much as writing one kept entry and reading it twice
+_PASSES = 128  # products in single precision that cost as much as writing one kept entry and reading it twice
 _BLOCK = 1 << 19  # floats of unfolded input or Gram matrices alive at a time: about a second-level cache
 CANCEL = 2.0**-22  # of (sum of lengths of terms)^2, added to the squared norm of a gradient that is not formed
 
 
-def direct_pays(t: int, k: int, o: int) -> bool:
-    """Whether keeping K x O gradients is cheaper than T x T Gram matrices. A function of shapes alone."""
-    return t > 1 and k * o < KEEP and t * t * (k + o) > _PASSES * k * o
+def direct_pays(t: int, k: int, o: int, most: int = KEEP) -> bool:
+    """Whether keeping K x O gradients is cheaper than not forming them. A function of shapes alone.
+
+    Either way there is a product of T K O. What is not formed needs it in double precision, at twice the price, and so
+    T x T Gram matrices before.
+    """
+    return t > 1 and k * o < most and t * k * o + 2 * t * t * (k + o) > _PASSES * k * o
 
 
 def blocks(examples: int, floats: int) -> Iterator[slice]:
@@ -100,37 +104,42 @@ class Rows(Record):
 class Dense(Record):
     """Weights and biases that share one g [examples, T, O]: a dense layer, or the matrices of a recurrent one."""
 
-    def __init__(self, inputs: list[Tensor], g: Tensor, biases: int) -> None:
-        self.inputs, self.g, self.biases = inputs, g, biases
+    def __init__(self, inputs: list[Tensor], g: Tensor, biases: int, most: int = KEEP) -> None:
+        self.inputs, self.g, self.biases, self.most = inputs, g, biases, most
         self.sums = g[:, 0] if g.shape[1] == 1 else g.sum(1)
 
     @cached_property
-    def kept(self) -> list[Tensor | None]:
-        """Gradients of the weights that are cheaper to keep; squared entries alone need none."""
+    def formed(self) -> list[tuple[Tensor, Tensor] | None]:
+        """Gradients of the weights that are cheaper to keep, with their squared norms; squared entries alone need none."""
         t, o = self.g.shape[1:]
-        return [
-            torch.bmm(self.g.transpose(1, 2), a).flatten(1) if direct_pays(t, a.shape[2], o) else None
-            for a in self.inputs
-        ]
+        return [self._form(a) if direct_pays(t, a.shape[2], o, self.most) else None for a in self.inputs]
+
+    def _form(self, a: Tensor) -> tuple[Tensor, Tensor]:
+        """A few examples at a time, so that they are measured before they leave the cache."""
+        n, _, o = self.g.shape
+        kept, lengths = a.new_empty(n, o, a.shape[2]), a.new_empty(n, dtype=torch.float64)
+        for s in blocks(n, kept[0].numel()):
+            torch.bmm(self.g[s].transpose(1, 2), a[s], out=kept[s])
+            lengths[s] = sums.squares(kept[s].flatten(1))
+        return kept.flatten(1), lengths
 
     @cached_property
     def squares(self) -> list[Tensor]:  # type: ignore[override]
         n, t, _ = self.g.shape
         length = sums.squares(self.sums) if t == 1 or self.biases else self.g.new_empty(0)
-        others = [a for a, kept in zip(self.inputs, self.kept) if kept is None]
+        others = [a for a, formed in zip(self.inputs, self.formed) if formed is None]
         if t == 1:
             found = iter([sums.squares(a[:, 0]) * length for a in others])
         else:
             parts = [ghost([a[s] for a in others], self.g[s]) for s in blocks(n, 4 * t * t)] if others else []
             found = iter([torch.cat(p) for p in zip(*parts)])
-        squares = [next(found) if kept is None else sums.squares(kept) for kept in self.kept]
-        return squares + [length] * self.biases
+        return [next(found) if formed is None else formed[1] for formed in self.formed] + [length] * self.biases
 
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
         out = []
-        for a, kept, f in zip(self.inputs, self.kept, factors):
-            if kept is not None:
-                out.append(sums.weighted(f, kept))
+        for a, formed, f in zip(self.inputs, self.formed, factors):
+            if formed is not None:
+                out.append(sums.weighted(f, formed[0]))
             elif self.g.shape[1] == 1:
                 out.append(sums.outer(f, self.g[:, 0], a[:, 0]))
             else:
@@ -157,16 +166,17 @@ class Dense(Record):
 
     def _squared(self, a: Tensor, real: int) -> Tensor:
         """Gradients of a few examples at a time, so that they never leave the cache."""
-        out = a.new_zeros(self.g.shape[2], a.shape[2], dtype=torch.float64)
-        for s in blocks(real, out.numel()):
-            out += torch.bmm(self.g[s].transpose(1, 2), a[s]).square_().sum(0)
+        o, k = self.g.shape[2], a.shape[2]
+        out = a.new_zeros(o * k, dtype=torch.float64)
+        for s in blocks(real, o * k):
+            sums.add_squares(out, torch.bmm(self.g[s].transpose(1, 2), a[s]).flatten(1))
         return out
 
     def drop(self, bad: Tensor) -> None:
         self.inputs, self.g = [zeroed(a, bad) for a in self.inputs], zeroed(self.g, bad)
         self.sums = zeroed(self.sums, bad)
-        if "kept" in vars(self):  # else it is made of what was zeroed here
-            self.kept = [None if k is None else zeroed(k, bad) for k in self.kept]
+        if "formed" in vars(self):  # else it is made of what was zeroed here
+            self.formed = [None if f is None else (zeroed(f[0], bad), f[1]) for f in self.formed]
 
 
 class Lookup(Record):

@@ -16,14 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sordino.gradients.ghost_layers import Dense, Record
+from sordino.gradients import lstm_cell
+from sordino.gradients.ghost_layers import KEEP, Dense, Record
 from sordino.gradients.ghost_modules import Adapter, Unsupported, short
 
 Keep = Callable[[Tensor, Tensor, Tensor], None]
-
-# g (1 - t^2) in one pass over memory; the same for the sigmoid is slower than its parts
-_tanh_into = torch.ops.aten.tanh_backward.grad_input
-_tanh = torch.ops.aten.tanh_backward
 
 
 class LSTMLayer(torch.autograd.Function):
@@ -47,21 +44,17 @@ class LSTMLayer(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         steps, n, _ = x.shape
         size = u.shape[1]
-        gates = F.linear(x, w, bias)
+        gates = F.linear(x, w, bias).contiguous()
         states = x.new_empty(steps + 1, n, size)
         cells = x.new_empty(steps + 1, n, size)
         squashed = x.new_empty(steps, n, size)  # tanh of the cells
         states[0], cells[0] = h0, c0
-        transposed = u.t()
-        for t in range(steps):
-            z = gates[t].addmm_(states[t], transposed)
-            z[:, : 2 * size].sigmoid_()
-            z[:, 2 * size : 3 * size].tanh_()
-            z[:, 3 * size :].sigmoid_()
-            i, f, g, o = z.split(size, dim=1)
-            torch.mul(f, cells[t], out=cells[t + 1]).addcmul_(i, g)
-            torch.tanh(cells[t + 1], out=squashed[t])
-            torch.mul(o, squashed[t], out=states[t + 1])
+        # Turned round once: a product with a matrix that lies the other way takes up to twice as long.
+        turned, more = u.t().contiguous(), x.new_empty(n, 4 * size)
+        h, c = states.unbind(), cells.unbind()
+        for t, (z, s) in enumerate(zip(gates.unbind(), squashed.unbind())):
+            torch.mm(h[t], turned, out=more)
+            lstm_cell.forward(z, more, c[t], c[t + 1], s, h[t + 1])
         ctx.save_for_backward(x, w, u, gates, states, cells, squashed)
         ctx.keep = keep
         return states[1:].clone(), cells[-1].clone()
@@ -72,20 +65,11 @@ class LSTMLayer(torch.autograd.Function):
         x, w, u, gates, states, cells, squashed = ctx.saved_tensors
         steps, n, size = squashed.shape
         d = torch.empty_like(gates)
-        dc, dh = dcell.clone(), torch.zeros_like(dcell)
-        for t in range(steps - 1, -1, -1):
-            i, f, g, o = gates[t].split(size, dim=1)
-            di, df, dg, do = d[t].split(size, dim=1)
-            dh += dstates[t]
-            dc += _tanh(dh * o, squashed[t])
-            pair = gates[t, :, : 2 * size]
-            pair, last = torch.addcmul(pair, pair, pair, value=-1), torch.addcmul(o, o, o, value=-1)  # s (1 - s)
-            torch.mul(dc * g, pair[:, :size], out=di)
-            torch.mul(dc * cells[t], pair[:, size:], out=df)
-            _tanh_into(dc * i, g, grad_input=dg)
-            torch.mul(dh * squashed[t], last, out=do)
-            dc *= f
-            torch.mm(d[t], u, out=dh)
+        dc, dh = dcell.clone(memory_format=torch.contiguous_format), dcell.new_zeros(n, size)
+        rows = [t.unbind() for t in (gates, cells, squashed, dstates.contiguous(), d)]
+        for z, c, s, above, dz in reversed(list(zip(*rows))):  # of the cells those before each step
+            lstm_cell.backward(z, c, s, above, dh, dc, dz)
+            torch.mm(dz, u, out=dh)
         ctx.keep(x, states[:-1], d)
         needs = ctx.needs_input_grad
         dx = d @ w if needs[0] else None
@@ -96,6 +80,9 @@ class LSTMAdapter(Adapter):
     """Every layer and direction of ``nn.LSTM``; packed sequences and projections go to the fallback."""
 
     module: nn.LSTM
+    most = (
+        2 * KEEP
+    )  # every matrix has many positions, so that it is kept more often than one of the same size elsewhere
 
     def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         m = self.module
@@ -145,7 +132,7 @@ class LSTMAdapter(Adapter):
                 raise Unsupported("the LSTM's batch is not that of the examples")
             inputs = [x.detach().transpose(0, 1), states.transpose(0, 1)]
             with torch.no_grad():
-                call.append((Dense(inputs, d.transpose(0, 1), len(weights) - 2), weights))
+                call.append((Dense(inputs, d.transpose(0, 1), len(weights) - 2, self.most), weights))
 
         return keep
 

@@ -81,6 +81,8 @@ class Call:
 class Adapter(ABC):
     """One module under book-keeping, between `install` and `remove`."""
 
+    most = KEEP  # entries of a gradient from which on it is never kept
+
     def __init__(self, module: nn.Module, tape: Tape) -> None:
         self.module, self.tape = module, tape
         self.parameters = [p for p in module.parameters(recurse=False) if p.requires_grad]
@@ -111,7 +113,7 @@ class Adapter(ABC):
     @property
     def kept(self) -> int:
         """An upper bound on the entries per example that a record keeps, from shapes alone."""
-        return sum(p.numel() for p in self.parameters if p.numel() < KEEP)
+        return sum(p.numel() for p in self.parameters if p.numel() < self.most)
 
     def _run(self, x: Tensor, out: Tensor) -> Tensor:
         call = Call(self, x)

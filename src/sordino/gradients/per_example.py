@@ -113,11 +113,11 @@ class PerExample:
 
         With a `seed`, layers that draw at random (dropout) draw the same in every call with this seed.
         """
-        total, norms = np.zeros(self.flat.size), [self._no_norms(bound)]
+        total, norms = None, [self._no_norms(bound)]
         for part, lengths in self.clipped_chunks(x, y, bound, seed):
-            total += part
+            total = part if total is None else np.add(total, part, out=total)  # the rounding of a sum from zero
             norms.append(lengths)
-        return total, np.concatenate(norms)
+        return np.zeros(self.flat.size) if total is None else total, np.concatenate(norms)
 
     def clipped_chunks(
         self, x: Batch, y: Batch, bound: Bound, seed: int | None = None

@@ -33,11 +33,13 @@ from sordino.gradients.independence import Mixes, prove
 from sordino.gradients.losses import Loss, OneByOne
 from sordino.gradients.slots import arranged
 from sordino.gradients.strategies import Ghost, Loop, Strategy, Vmap
+from sordino.machine import give_back_memory
 from sordino.privacy.randomness import SERVER, stream
 
 _TOLERANCE = 1e-3  # a wrong gradient is wrong by far more, rounding by far less
 _MOVED = 0.02  # how far weights are moved for the trial
 _SAME = 2.0**-44  # norms are doubles: one last bit of one float in a million would show
+_LARGE = 1 << 20  # entries of a model from which its trial copy is worth looking for
 _SHIFT = 5  # slots that examples move in the rehearsal: to another place in every vector of 4, 6, 8 or 16
 
 
@@ -57,11 +59,17 @@ class Form:
 
 def select(flat: Flat, loss: Loss, ghost: Ghost | None, form: Form, slots: int, others: bool = True) -> Strategy:
     """The fastest strategy that meets the conditions above; without `others` book-keeping or a refusal."""
+    try:
+        return _select(flat, loss, ghost, form, slots, others)
+    finally:
+        if flat.size >= _LARGE:
+            give_back_memory()
+
+
+def _select(flat: Flat, loss: Loss, ghost: Ghost | None, form: Form, slots: int, others: bool) -> Strategy:
     trial = Flat(copy.deepcopy(flat.model))
     rng = stream(0, 0, SERVER, "rehearsal")
-    with torch.no_grad():
-        moves = rng.standard_normal(trial.size, np.float32)
-        trial.theta.add_(torch.from_numpy(moves).to(trial.theta.device), alpha=_MOVED)
+    _move(trial, rng)
     why = "a layer has no adapter"
     if ghost is not None:
         try:
@@ -83,6 +91,12 @@ def select(flat: Flat, loss: Loss, ghost: Ghost | None, form: Form, slots: int, 
         raise
     except Exception:  # whatever torch.func cannot trace, a loop can
         return Loop(flat, loss, slots)
+
+
+def _move(trial: Flat, rng: np.random.Generator) -> None:
+    moves = torch.from_numpy(rng.standard_normal(trial.size, np.float32)).to(trial.theta.device)
+    with torch.no_grad():
+        trial.theta.add_(moves, alpha=_MOVED)
 
 
 def _book_keeping(trial: Flat, ghost: Ghost, form: Form, rng: np.random.Generator) -> Ghost:
@@ -120,16 +134,27 @@ def _refuse_mixing(model: nn.Module, x: Tensor) -> None:
 
 def _agrees(ghost: Ghost, x: Tensor, y: Tensor) -> bool:
     """Whether norms and a weighted sum of three examples are those of three backward passes of the model as it is."""
-    taken, alone = ghost.run(x, y), Loop(ghost.flat, ghost.given).run(x[:3], y[:3])
+    taken = ghost.run(x, y)
     weights = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     weights[: min(3, len(x))] = torch.tensor([1.0, -0.5, 0.25], dtype=torch.float64)[: len(x)]
-    squares, wanted = taken.squares()[:3].sum(1), alone.squares().sum(1)
+    squares = taken.squares()[:3].sum(1)
     taken.drop(weights == 0)
-    total = taken.weighted([weights] * len(ghost.flat.slots))
-    want = alone.weighted([weights[:3]] * len(ghost.flat.slots))
+    apart = taken.weighted([weights] * len(ghost.flat.slots))
+    del taken
+    alone, wanted = Loop(ghost.flat, ghost.given), torch.zeros_like(squares)
+    for i in range(
+        len(squares)
+    ):  # one at a time, tensor by tensor: in a large model a single gradient fills much memory
+        one = alone.run(x[i : i + 1], y[i : i + 1])
+        wanted[i] = one.squares().sum()
+        for record, slots in one.parts:
+            for slot, row in zip(slots, record.rows()):
+                window = ghost.flat.slots[slot]
+                apart[window.offset : window.offset + window.size].sub_(row[0], alpha=float(weights[i]))
+        del one, record, row
     limit = _TOLERANCE * wanted.sqrt().max().clamp_min(1e-12)
     close = (squares.sqrt() - wanted.sqrt()).abs() <= limit
-    return bool(close.all() and (total - want).norm() <= limit)
+    return bool(close.all() and apart.norm() <= limit)
 
 
 def _rehearse(strategy: Strategy, x: Tensor, y: Tensor) -> None:

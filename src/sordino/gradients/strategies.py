@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -81,12 +82,7 @@ class PerExampleGrads:
 
     def weighted(self, factors: list[Tensor]) -> Tensor:
         """The flat sum in double precision, given a factor [n] (doubles) for each parameter tensor."""
-        out = torch.zeros_like(self.flat.grad, dtype=torch.float64)
-        for record, slots in self.parts:
-            for slot, total in zip(slots, record.weighted([factors[i] for i in slots])):
-                window = self.flat.slots[slot]
-                out[window.offset : window.offset + window.size] = total.reshape(-1)
-        return out
+        return self._joined(lambda record, slots: record.weighted([factors[i] for i in slots]))
 
     def rows(self) -> Tensor:
         """[n, d]."""
@@ -99,11 +95,17 @@ class PerExampleGrads:
 
     def squared_sums(self, real: int) -> Tensor:
         """The flat sum over the first `real` examples of squared entries, in double precision."""
-        out = torch.zeros_like(self.flat.grad, dtype=torch.float64)
+        return self._joined(lambda record, _: record.squared_sums(real))
+
+    def _joined(self, of: Callable[[Record, list[int]], list[Tensor]]) -> Tensor:
+        """What each record says of its parameters, in the flat order; zero where there is no record."""
+        out, missing = torch.empty_like(self.flat.grad, dtype=torch.float64), dict(enumerate(self.flat.slots))
         for record, slots in self.parts:
-            for slot, total in zip(slots, record.squared_sums(real)):
-                window = self.flat.slots[slot]
+            for slot, total in zip(slots, of(record, slots)):
+                window = missing.pop(slot)
                 out[window.offset : window.offset + window.size] = total.reshape(-1)
+        for window in missing.values():
+            out[window.offset : window.offset + window.size] = 0.0
         return out
 
     def drop(self, bad: Tensor) -> None:

@@ -32,6 +32,16 @@ def squares(rows: Tensor) -> Tensor:
     return out
 
 
+def add_squares(out: Tensor, rows: Tensor) -> None:
+    """Add the squared entries of rows [n, d] to doubles [d], which lie one after the other."""
+    rows, kernels = _rows(rows), _kernels(rows)
+    if kernels is not None:
+        kernels.sordino_add_squares(rows.data_ptr(), *rows.shape, out.data_ptr())
+        return
+    for s in _blocks(rows):
+        out += rows[s].double().square().sum(0)
+
+
 def weighted(factors: Tensor, rows: Tensor) -> Tensor:
     """``sum_i factors[i] rows[i]`` of rows [n, d], as doubles [d]. A row that is not finite must have the factor zero."""
     rows, kernels = _rows(rows), _kernels(rows)

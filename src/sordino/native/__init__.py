@@ -1,4 +1,4 @@
-"""The two pieces of C, built when the package is installed and called through ctypes: `kernels.c` (with `block.inc`), of training, and
+"""The two pieces of C, built when the package is installed and called through ctypes: `kernels.c` (with `block.inc` and `lstm.c`), of training, and
 `passes.c`, of gradient matching.
 
 Where one could not be built (no compiler) or would not load, `library` (or `passes`) is None and everything runs on PyTorch alone, to the
@@ -95,12 +95,16 @@ def library() -> ctypes.CDLL | None:
     made.sordino_backward.argtypes = [*[pointer] * 5, block, flag, flag, *[pointer] * 4]
     number = ctypes.c_long
     made.sordino_squares.argtypes = [pointer, number, number, pointer]
+    made.sordino_add_squares.argtypes = [pointer, number, number, pointer]
     made.sordino_weighted.argtypes = [pointer, pointer, number, number, pointer]
     made.sordino_outer.argtypes = [pointer, pointer, number, number, number, pointer]
     made.sordino_softmax.argtypes = [*[pointer] * 4, number, number, number, pointer, pointer]
+    made.sordino_cell_forward.argtypes = [*[pointer] * 6, number, number]
+    made.sordino_cell_backward.argtypes = [*[pointer] * 7, number, number]
     for run in (
         made.sordino_pool, made.sordino_forward, made.sordino_backward,
         made.sordino_squares, made.sordino_weighted, made.sordino_outer, made.sordino_softmax,
+        made.sordino_add_squares, made.sordino_cell_forward, made.sordino_cell_backward,
     ):  # fmt: skip
         run.restype = None
     for room in (made.sordino_forward_scratch, made.sordino_backward_scratch):

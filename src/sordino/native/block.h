@@ -2,7 +2,7 @@
 #ifndef SORDINO_BLOCK
 #define SORDINO_BLOCK
 
-#define INLINE static inline __attribute__((always_inline))
+#include "compiler.h"
 
 typedef struct {
   long n, h, w, c;  /* input: examples, height, width, channels */

@@ -9,17 +9,14 @@
 
 #include "block.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define WIDEST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#if MANY_KINDS
 #define BEST                                                           \
   (__builtin_cpu_supports("x86-64-v4")   ? &sordino_block_v4           \
    : __builtin_cpu_supports("x86-64-v3") ? &sordino_block_v3           \
                                          : &sordino_block_plain)
 #else
-#define WIDEST
 #define BEST (&sordino_block_plain)
 #endif
-#define EXPORT __attribute__((visibility("default")))
 
 /* ---- the block -------------------------------------------------------------------------------------------------------- */
 
@@ -91,6 +88,15 @@ EXPORT WIDEST void sordino_weighted(const float *x, const double *f, long n, lon
       for (; t < to; t++)
         for (int k = 0; k < ABREAST; k++) out[t] += by[k] * (double)row[k][t];
     }
+  }
+}
+
+/* out [d] gets the sum of x[i]^2 in addition. */
+EXPORT WIDEST void sordino_add_squares(const float *restrict x, long n, long d, double *restrict out) {
+  for (long from = 0; from < d; from += TILE) {
+    long to = from + TILE < d ? from + TILE : d;
+    for (long i = 0; i < n; i++)
+      for (long t = from; t < to; t++) out[t] += (double)x[i * d + t] * x[i * d + t];
   }
 }
 
