@@ -80,9 +80,8 @@ class LSTMAdapter(Adapter):
     """Every layer and direction of ``nn.LSTM``; packed sequences and projections go to the fallback."""
 
     module: nn.LSTM
-    most = (
-        2 * KEEP
-    )  # every matrix has many positions, so that it is kept more often than one of the same size elsewhere
+    # Every matrix has many positions, so that larger ones are worth keeping than elsewhere.
+    most = 2 * KEEP
 
     def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         m = self.module

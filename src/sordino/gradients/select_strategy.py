@@ -142,9 +142,8 @@ def _agrees(ghost: Ghost, x: Tensor, y: Tensor) -> bool:
     apart = taken.weighted([weights] * len(ghost.flat.slots))
     del taken
     alone, wanted = Loop(ghost.flat, ghost.given), torch.zeros_like(squares)
-    for i in range(
-        len(squares)
-    ):  # one at a time, tensor by tensor: in a large model a single gradient fills much memory
+    # One at a time, tensor by tensor: in a large model a single gradient fills much memory.
+    for i in range(len(squares)):
         one = alone.run(x[i : i + 1], y[i : i + 1])
         wanted[i] = one.squares().sum()
         for record, slots in one.parts:
