@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ backward pass of a pooled convolution has a gradient at one position in eight, a
 Peak MB are those of all processes of a contender together; a page that several of them share is counted once (`memory.py`)."""
 
 
+CLIPPING = "### Per-example clipping, model by model"
 # What each model of w3 is to reach, in times Sordino, and the most memory, in times that of plain training.
 BARS, MEMORY = {"plain": 1 / 1.5, "Opacus ghost": 2.0, "Opacus hooks": 4.0}, 1.5
 
@@ -46,7 +48,7 @@ def share_of_round(speed: dict[str, Any], scale: dict[str, Any]) -> str:
 def clipping(w3: dict[str, Any]) -> str:
     names = list(dict.fromkeys(name for row in w3["rows"] for name in row["ratio"] if name != "Sordino"))
     lines = [
-        "### Per-example clipping, model by model",
+        CLIPPING,
         "",
         f"Times Sordino, processor time of {w3['threads']} thread. `error` is against single backward passes; MB are those of a fresh",
         "process at its peak (about 230 of them PyTorch itself).",
@@ -111,7 +113,25 @@ def calibrating(accounting: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def only_clipping(w3: dict[str, Any]) -> None:
+    """Put the table by model on the page again, measured by itself; the rest of the page stays."""
+    apart = (
+        "Measured again by itself (`w3.py`), later than the other tables and on another machine; one pass."
+    )
+    path = HERE.parent / "docs" / "performance.md"
+    text = path.read_text()
+    start = text.index(CLIPPING)
+    rest = text.index("\n### ", start)
+    path.write_text(text[:start] + "\n\n".join([clipping(w3), short(w3), apart]) + "\n" + text[rest:])
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only-clipping", action="store_true", help="the table by model alone, from results/w3.json")
+    if parser.parse_args().only_clipping:
+        w3 = found("w3")
+        assert w3 is not None, "run benchmarks/w3.py --json > benchmarks/results/w3.json first"
+        return only_clipping(w3)
     speed, scale, w3, step, accounting = map(found, ("speed", "scale", "w3", "step", "accounting"))
     assert speed is not None, "run benchmarks/run.py first"
     least = min(len(one["passes"]) for one in speed["workloads"].values())
