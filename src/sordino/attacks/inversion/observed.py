@@ -118,5 +118,5 @@ class Reconstruction:
     labels: np.ndarray
     loss: float  # of the attack itself, by which it chose among its restarts
     steps: int
-    seconds: float
+    seconds: float  # of processor time, also those before an interruption
     notes: tuple[str, ...] = ()
