@@ -144,10 +144,10 @@ def test_a_victim_needs_pictures():
 def test_numbers_that_are_no_bytes_have_the_range_of_the_test_split():
     x = np.full((2, 1, 4, 4), 3.0, np.float32)
     open_ended = Victim.of(Federation.from_arrays([(x, [0, 1])]), maker(Kinked))
-    assert (float(open_ended.low), float(open_ended.high)) == (0.0, 1.0)
+    assert (open_ended.low.item(), open_ended.high.item()) == (0.0, 1.0)
     test = (np.stack([x[0] - 5, x[0] + 1]), [0, 1])
     victim = Victim.of(Federation.from_arrays([(x, [0, 1])], test=test), maker(Kinked))
-    assert (float(victim.low), float(victim.high)) == (-2.0, 4.0)
+    assert (victim.low.item(), victim.high.item()) == (-2.0, 4.0)
     assert victim.pixels(x).max() == pytest.approx(5 / 6)
 
 
