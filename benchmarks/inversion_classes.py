@@ -68,10 +68,9 @@ def classes(name: str, out: Path, small: bool) -> Row:
     )
     victim = Victim.of(population, make)
     judge = trained_judge(population, victim, 0, study.judge)
-    found = attack(
-        victim, answers_of(target), data.normalise(data.x[np.sort(public[:PUBLIC])]), judge,
-        Progress(out / f"classes-{name}.safetensors"),
-    )  # fmt: skip
+    progress = Progress(out / f"classes-{name}.safetensors")
+    found = attack(victim, answers_of(target), data.normalise(data.x[np.sort(public[:PUBLIC])]), judge, progress)
+    progress.forget()
     likely = np.stack([population[0][0][np.flatnonzero(population[0][1] == c)[0]] for c in found.classes])
     both = side_by_side(victim.pixels(likely), victim.pixels(found.images[:, 0]))
     (out / f"classes-{name}.png").write_bytes(png(both))
@@ -84,11 +83,11 @@ def classes(name: str, out: Path, small: bool) -> Row:
 
 
 def by_class(rows: list[Row]) -> Iterator[str]:
-    yield "| data | target right | judge right | judged right, top 1 | by seed | top 5 | chance | times chance | seconds |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield "| data | target right | judge right | judged right, top 1 | by seed | chance | times chance | seconds |"
+    yield "|---|---|---|---|---|---|---|---|"
     for row in rows:
         seeds = ", ".join(f"{one:.0%}" for one in row["top1_by_seed"])
         yield (
             f"| {row['data']} {row['private']}, public {row['public']} | {row['accuracy']:.1%} | {row['judge_accuracy']:.1%} "
-            f"| {row['top1']:.1%} | {seeds} | {row['top5']:.0%} | {row['chance']:.0%} | {row['times_chance']:.1f} | {row['seconds']:.0f} |"
+            f"| {row['top1']:.1%} | {seeds} | {row['chance']:.0%} | {row['times_chance']:.1f} | {row['seconds']:.0f} |"
         )
