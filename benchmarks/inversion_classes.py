@@ -87,7 +87,11 @@ def by_class(rows: list[Row]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|"
     for row in rows:
         seeds = ", ".join(f"{one:.0%}" for one in row["top1_by_seed"])
+        seconds = "not recorded" if row["seconds"] is None else f"{row['seconds']:.0f}"
         yield (
             f"| {row['data']} {row['private']}, public {row['public']} | {row['accuracy']:.1%} | {row['judge_accuracy']:.1%} "
-            f"| {row['top1']:.1%} | {seeds} | {row['chance']:.0%} | {row['times_chance']:.1f} | {row['seconds']:.0f} |"
+            f"| {row['top1']:.1%} | {seeds} | {row['chance']:.0%} | {row['times_chance']:.1f} | {seconds} |"
         )
+    for row in rows:
+        if row.get("imported"):
+            yield f"\n{row['data']}: {row['imported']}."
