@@ -1,14 +1,14 @@
 """Inversion: the table of FedMAP by one command, KED-MI on two data sets, and the speed of the gradient-matching step.
 
-    python benchmarks/inversion.py table --full --page                    defence x attack on CIFAR-10, batches of 1 and 4
+    python benchmarks/inversion.py table --page                           defence x attack x data set, batches of 1 and 4
     python benchmarks/inversion.py table --small --data cifar10,mnist     few steps: only to see that all of it runs
     python benchmarks/inversion.py table --attack ig --batch 1            some of the lines
     python benchmarks/inversion.py table --kept --page                    the lines that are there; nothing is attacked
-    python benchmarks/inversion.py classes --full --page                  KED-MI
+    python benchmarks/inversion.py classes --page                         KED-MI
     python benchmarks/inversion.py speed --page
 
-Finished lines are kept in the folder (`--out`), with pictures, and an attack that was interrupted goes on where it was. The folder and the pictures
-hold records of public data sets. `--page` puts the tables on docs/attacks.md.
+Rows are lines in docs/results/inversion.jsonl (with `--small` in the folder `--out`), and those that are there are not run again. The folder holds
+pictures, which show records of public data sets, and where an attack stands that was interrupted. `--page` puts the tables on docs/attacks.md.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 from inversion_classes import STUDIES, by_class, classes
+from inversion_rows import RESULTS, Row, add, read
 from inversion_speed import by_speed, speed
 from inversion_table import ATTACKS, BATCHES, DEFENCES, by_defence, kept, lines, run
 from page import fill
@@ -31,7 +31,7 @@ def main() -> None:
     size.add_argument("--full", action="store_true", help="as it is published on the page (the default)")
     size.add_argument("--small", action="store_true", help="few steps: only to see that it runs")
     parser.add_argument("--out", default="runs/inversion")
-    parser.add_argument("--data", default=None, help="data sets; table: cifar10; classes: mnist,cifar10")
+    parser.add_argument("--data", default=None, help="data sets; table: cifar10,fashion-mnist; classes: mnist,cifar10")
     parser.add_argument("--defence", default=",".join(DEFENCES), help="which; none is the control of the others")
     parser.add_argument("--attack", default=",".join(ATTACKS))
     parser.add_argument("--batch", default=",".join(map(str, BATCHES)))
@@ -39,17 +39,25 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", action="store_true", help="put the tables on docs/attacks.md")
     args = parser.parse_args()
+    if args.small and args.page:
+        parser.error("--small only shows that it runs; leave out --page.")
     out = Path(args.out) / ("small" if args.small else "full")
     out.mkdir(parents=True, exist_ok=True)
-    found: Any
+    results = out / RESULTS.name if args.small else RESULTS
+    found: list[Row]
     if args.what == "speed":
         found = speed(10 if args.small else 100)
         tables = {"inversion speed": by_speed(found)}
     elif args.what == "classes":
-        found = [kept_classes(name, out, args.small) for name in (args.data or ",".join(STUDIES)).split(",")]
+        for name in [] if args.kept else (args.data or ",".join(STUDIES)).split(","):
+            there = read(results).get(f"classes-{name}")
+            if there is None or there.get("imported"):  # figures without a run behind them are measured again
+                add(results, classes(name, out, args.small))
+        found = [row for name, row in read(results).items() if name.startswith("classes-")]
         tables = {"inversion classes": by_class(found)}
     else:
-        names, batches = (args.data or "cifar10").split(","), [int(word) for word in args.batch.split(",")]
+        names = (args.data or "cifar10,fashion-mnist").split(",")
+        batches = [int(word) for word in args.batch.split(",")]
         wanted = [
             line
             for name in names
@@ -58,8 +66,8 @@ def main() -> None:
             and line.attack in args.attack.split(",")
             and line.batch in batches
         ]
-        run([] if args.kept else wanted, out, args.small)
-        rows = {name: kept(name, out) for name in names}
+        run([] if args.kept else wanted, results, out, args.small)
+        rows = {name: kept(name, results) for name in names}
         found = [row for part in rows.values() for row in part]
         tables = {f"inversion {name}": by_defence(part) for name, part in rows.items()}
     texts = {name: "\n".join(table) for name, table in tables.items()}
@@ -67,13 +75,6 @@ def main() -> None:
         for name, text in texts.items():
             fill("attacks.md", name, text)
     print(json.dumps(found) if args.json else "\n\n".join(texts.values()))
-
-
-def kept_classes(name: str, out: Path, small: bool) -> dict[str, Any]:
-    path = out / f"classes-{name}.json"
-    if not path.exists():
-        path.write_text(json.dumps(classes(name, out, small)))
-    return json.loads(path.read_text())
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from inversion_rows import Row
 from torch.nn import functional as F
 
 from sordino import Federation
@@ -47,7 +47,7 @@ STUDIES = {
 }  # fmt: skip
 
 
-def classes(name: str, out: Path, small: bool) -> dict[str, Any]:
+def classes(name: str, out: Path, small: bool) -> Row:
     """The line of one data set. The target, the judge and the attacker see three sets of records without one in common."""
     study, data = STUDIES[name], load(name)
     assert data.normalise is not None
@@ -68,27 +68,30 @@ def classes(name: str, out: Path, small: bool) -> dict[str, Any]:
     )
     victim = Victim.of(population, make)
     judge = trained_judge(population, victim, 0, study.judge)
-    found = attack(
-        victim, answers_of(target), data.normalise(data.x[np.sort(public[:PUBLIC])]), judge,
-        Progress(out / f"classes-{name}.safetensors"),
-    )  # fmt: skip
+    progress = Progress(out / f"classes-{name}.safetensors")
+    found = attack(victim, answers_of(target), data.normalise(data.x[np.sort(public[:PUBLIC])]), judge, progress)
+    progress.forget()
     likely = np.stack([population[0][0][np.flatnonzero(population[0][1] == c)[0]] for c in found.classes])
     both = side_by_side(victim.pixels(likely), victim.pixels(found.images[:, 0]))
     (out / f"classes-{name}.png").write_bytes(png(both))
     return {
-        "data": name, "private": "0 to 4", "public": "5 to 9", "accuracy": right,
+        "name": f"classes-{name}", "data": name, "private": "0 to 4", "public": "5 to 9", "accuracy": right,
         "judge_accuracy": judge_accuracy(population, judge), "epochs": attack.epochs, "top1": found.top1, "top5": found.top5,
         "top1_by_seed": list(found.by_seed), "chance": found.chance, "times_chance": found.top1 / found.chance,
         "seconds": found.seconds,
     }  # fmt: skip
 
 
-def by_class(rows: list[dict[str, Any]]) -> Iterator[str]:
-    yield "| data | target right | judge right | judged right, top 1 | by seed | chance | times chance |"
-    yield "|---|---|---|---|---|---|---|"
+def by_class(rows: list[Row]) -> Iterator[str]:
+    yield "| data | target right | judge right | judged right, top 1 | by seed | chance | times chance | seconds |"
+    yield "|---|---|---|---|---|---|---|---|"
     for row in rows:
         seeds = ", ".join(f"{one:.0%}" for one in row["top1_by_seed"])
+        seconds = "not recorded" if row["seconds"] is None else f"{row['seconds']:.0f}"
         yield (
             f"| {row['data']} {row['private']}, public {row['public']} | {row['accuracy']:.1%} | {row['judge_accuracy']:.1%} "
-            f"| {row['top1']:.1%} | {seeds} | {row['chance']:.0%} | {row['times_chance']:.1f} |"
+            f"| {row['top1']:.1%} | {seeds} | {row['chance']:.0%} | {row['times_chance']:.1f} | {seconds} |"
         )
+    for row in rows:
+        if row.get("imported"):
+            yield f"\n{row['data']}: {row['imported']}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -66,7 +67,7 @@ def timed(name: str, seeds: int, batch: int, repeats: int) -> dict[str, Any]:
             mine.append(1e3 * (time.thread_time() - started))
     plain_ms, fast_ms = (float(np.median(mine)) for mine in taken)
     found = {"network": name, "seeds": seeds, "batch": batch, "plain": plain_ms, "fast": fast_ms}
-    return {**found, "times": plain_ms / fast_ms}
+    return {**found, "times": plain_ms / fast_ms, "load": os.getloadavg()[0], "cores": os.cpu_count()}
 
 
 def by_speed(found: list[dict[str, Any]]) -> Iterator[str]:
@@ -74,3 +75,6 @@ def by_speed(found: list[dict[str, Any]]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for row in found:
         yield f"| {row['network']} | {row['seeds']} | {row['batch']} | {row['plain']:.2f} | {row['fast']:.2f} | {row['times']:.1f} |"
+    load, cores = max(row["load"] for row in found), found[0]["cores"]
+    if load > cores:
+        yield f"\nMeasured on a busy machine: up to {load:.0f} processes on {cores} cores."

@@ -7,7 +7,6 @@ an attacker that knows the defence.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from inversion_rows import Row, add, read
 
 from sordino import Federation, Plan
 from sordino.attacks.inversion import metrics, robustness
@@ -75,33 +75,34 @@ def lines(data: str) -> Iterator[Line]:
                     yield Line(data, defence, attack, batch, adaptive)
 
 
-def run(wanted: list[Line], out: Path, small: bool) -> None:
-    """Lines that are there are not attacked again; an attack that was interrupted goes on where it was."""
+def run(wanted: list[Line], results: Path, out: Path, small: bool) -> None:
+    """A line that is there with the same settings is not attacked again; an attack that was interrupted goes on where it was."""
     federations: dict[str, Federation] = {}
     for line in sorted(wanted, key=lambda line: line.batch):
+        attack = attack_of(line, small)
+        if read(results).get(line.name, {}).get("settings") == repr(attack):
+            continue
         if line.data not in federations:
             federations[line.data] = Federation.from_dataset(line.data, partition="iid", clients=CLIENTS, seed=0)
-        federation = federations[line.data]
-        path = out / f"{line.name}.json"
-        if not path.exists():
-            print(f"{time.strftime('%H:%M:%S')} {line.name}", file=sys.stderr, flush=True)
-            row = attacked(line, federation, out, small)
-            path.write_text(json.dumps(row))
+        print(f"{time.strftime('%H:%M:%S')} {line.name}", file=sys.stderr, flush=True)
+        add(results, attacked(line, attack, federations[line.data], out))
 
 
-def kept(data: str, out: Path) -> list[dict[str, Any]]:
+def kept(data: str, results: Path) -> list[Row]:
     """The lines of a data set that are there, in the order of the table."""
-    paths = [out / f"{line.name}.json" for line in lines(data)]
-    return [json.loads(path.read_text()) for path in paths if path.exists()]
+    rows = read(results)
+    return [rows[line.name] for line in lines(data) if line.name in rows]
 
 
-def attacked(line: Line, federation: Federation, out: Path, small: bool) -> dict[str, Any]:
+def attack_of(line: Line, small: bool) -> MessageAttack:
+    attack = replace(ATTACKS[line.attack], adaptive=line.adaptive)
+    return replace(attack, steps=20) if small else attack  # type: ignore[call-arg]  # each of them has it
+
+
+def attacked(line: Line, attack: MessageAttack, federation: Federation, out: Path) -> Row:
     make = lambda seed: build(line.network, federation.input_shape, federation.classes, seed)  # noqa: E731
     plan = Plan(data=line.data, model=line.network, **BASE, **DEFENCES[line.defence])
     victim = Victim.of(federation, make)
-    attack = replace(ATTACKS[line.attack], adaptive=line.adaptive)
-    if small:
-        attack = replace(attack, steps=20)  # type: ignore[call-arg]  # each of them has it
     public = federation.prepare(np.asarray(federation.raw_test[0][:64])) if federation.raw_test else None
     found, shown, seconds = [], [], 0.0
     for i, (client, records) in enumerate(victims(federation, line.batch, line.defence)):
@@ -117,8 +118,8 @@ def attacked(line: Line, federation: Federation, out: Path, small: bool) -> dict
         Progress(out / f"{line.name}-{i}.safetensors").forget()
     (out / f"{line.name}.png").write_bytes(png(np.concatenate(shown, 2)))
     return {
-        **asdict(line), "network": line.network, **metrics.average(found).to_json(), "ssim_each": [one.ssim for one in found],
-        "messages": len(shown), "seconds": seconds / len(shown), "bound": message.bound, "multiplier": message.multiplier,
+        "name": line.name, "settings": repr(attack), **asdict(line), "network": line.network, **metrics.average(found).to_json(),
+        "images": [one.to_json() for one in found], "messages": len(shown), "seconds": seconds / len(shown), "bound": message.bound, "multiplier": message.multiplier,
         "epsilon": plan.epsilon, **ceiling(plan, federation, victim, message),
     }  # fmt: skip
 
@@ -158,10 +159,10 @@ def _messages(federation: Federation, batch: int, seed: int) -> list[tuple[int, 
     return [(k, np.sort(rng.choice(federation.size(k), size, replace=False))) for k, size in picked]
 
 
-def by_defence(found: list[dict[str, Any]]) -> Iterator[str]:
+def by_defence(found: list[Row]) -> Iterator[str]:
     control = {(row["attack"], row["batch"]): row["ssim"] for row in found if row["defence"] == "none"}
-    yield "| defence | batch | attack | network | MSE | PSNR | SSIM | this message, at most | the run, at most | undefended control |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+    yield "| defence | batch | attack | network | MSE | PSNR | SSIM | seconds | this message, at most | the run, at most | undefended control |"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for row in found:
         said = "-"
         if row["defence"] != "none":
@@ -171,7 +172,7 @@ def by_defence(found: list[dict[str, Any]]) -> Iterator[str]:
         defence = row["defence"] + (", known to the attacker" if row["adaptive"] else "")
         yield (
             f"| {defence} | {row['batch']} | `{row['attack']}` | {row['network']} | {row['mse']:.4f} | {row['psnr']:.1f} "
-            f"| {row['ssim']:.3f} | {row['message_at_most']:.2g} | {row['at_most']:.2g} | {said} |"
+            f"| {row['ssim']:.3f} | {row['seconds']:.0f} | {row['message_at_most']:.2g} | {row['at_most']:.2g} | {said} |"
         )
     whole = len(list(lines("")))
     if len(found) < whole:

@@ -29,8 +29,8 @@ class Layer(ctypes.Structure):
     """One layer of a chain, as the passes take it; see `passes.c`."""
 
     _fields_ = [
-        *[(name, ctypes.c_long) for name in "kind next h w c oh ow o kh kw sh sw top left at".split()],
-        *[(name, ctypes.c_void_p) for name in "weight bias rows drows y dy out bar slope taken needed".split()],
+        *[(name, ctypes.c_long) for name in "kind h w c oh ow o kh kw sh sw top left at".split()],
+        *[(name, ctypes.c_void_p) for name in "weight bias rows drows y dy out bar slope taken".split()],
     ]
 
 
@@ -39,7 +39,7 @@ class Chain(ctypes.Structure):
 
     _fields_ = [
         *[(name, ctypes.c_long) for name in "count first n size".split()],
-        *[(name, ctypes.c_void_p) for name in "layers padded by at".split()],
+        *[(name, ctypes.c_void_p) for name in "layers padded patch turned by at".split()],
     ]
 
 

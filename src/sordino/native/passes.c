@@ -25,12 +25,14 @@
 #define EXPORT __attribute__((visibility("default")))
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LANES = 8, ROWS = 4 };
+enum { LANES = 8, ROWS = 4, WIDE = 8 };
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef float half __attribute__((vector_size(2 * LANES)));
+typedef int32_t bits __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 enum kind { PRODUCT, RELU, SIGMOID, TANH, MAX_POOL, MEAN_POOL, FLATTEN };
 
 typedef struct {
-  long kind, next;         /* of this layer and of the one behind it (-1: none) */
+  long kind;
   long h, w, c, oh, ow, o; /* of the input and of the output */
   long kh, kw, sh, sw, top, left;
   long at;                     /* where its parameters begin in those of a group */
@@ -39,7 +41,6 @@ typedef struct {
   float *y, *dy, *out, *bar;   /* the output: value, tangent, and cotangents of `gradient` and of `reverse` */
   float *slope;                /* of a pointwise function */
   int32_t *taken;              /* by max pooling: the place in the example's input */
-  uint8_t *needed;             /* which outputs of a convolution have a cotangent; NULL: all */
 } layer;
 
 typedef struct {
@@ -47,6 +48,8 @@ typedef struct {
   long size;            /* parameters of a group */
   layer *layers;
   float *padded; /* one example inside its padding */
+  float *patch;  /* one patch of it */
+  float *turned; /* the weight of a convolution, [kh * kw * c][o], o being filled up to whole vectors */
   float *by;     /* factors that are not zero ... */
   int32_t *at;   /* ... and their rows */
 } chain;
@@ -56,10 +59,15 @@ INLINE long inside(const layer *l) { return l->h * l->w * l->c; }
 INLINE long outside(const layer *l) { return l->oh * l->ow * l->o; }
 INLINE long patch(const layer *l) { return l->kh * l->kw * l->c; }
 INLINE float total(vec a) {
-  float s = 0.0f;
-  for (int i = 0; i < LANES; i++) s += a[i];
-  return s;
+  half s = (half){a[0], a[1], a[2], a[3]} + (half){a[4], a[5], a[6], a[7]};
+  return (s[0] + s[2]) + (s[1] + s[3]);
 }
+
+/* A row seldom has a whole number of vectors. What is left is the end of one last vector that begins before it: `rest` has ones there. */
+static const int32_t ENDS[2 * LANES] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1};
+INLINE bits rest(long k) { return *(const bits *)(ENDS + k % LANES); }
+static const bits COUNT = {0, 1, 2, 3, 4, 5, 6, 7};
+INLINE vec only(vec a, bits where) { return (vec)((bits)a & where); }
 
 /* ---- the two products ------------------------------------------------------------------------------------------------ */
 
@@ -74,6 +82,14 @@ INLINE void dots_block(const float *a, const float *w, long k, long o, const int
       vec x = load(a + i * k + t);
       for (int j = 0; j < q; j++) s[i][j] += x * load(w + j * k + t);
     }
+  if (t < k && k >= LANES) {
+    bits where = rest(k);
+    t = k;
+    for (int i = 0; i < p; i++) {
+      vec x = only(load(a + i * k + k - LANES), where);
+      for (int j = 0; j < q; j++) s[i][j] += x * load(w + j * k + k - LANES);
+    }
+  }
   for (int i = 0; i < p; i++)
     for (int j = 0; j < q; j++) {
       float r = total(s[i][j]);
@@ -95,6 +111,33 @@ INLINE void dots(const float *a, const float *w, long count, long k, long o, flo
   if (p < count) dots_rows(a + p * k, w, k, o, 1, out + p * o);
 }
 
+/* out[p][lanes] += a[p] times the turned w, for `p` rows and two vectors of outputs, of which `o` are left */
+INLINE void turned_block(const float *a, const float *turned, long k, long line, long o, long left, const int p, float *out) {
+  vec s[ROWS][2];
+  for (int i = 0; i < p; i++) s[i][0] = s[i][1] = (vec){0};
+  for (long t = 0; t < k; t++) {
+    vec w0 = load(turned + t * line), w1 = load(turned + t * line + LANES);
+    for (int i = 0; i < p; i++) s[i][0] += a[i * k + t] * w0, s[i][1] += a[i * k + t] * w1;
+  }
+  for (int i = 0; i < p; i++)
+    for (int j = 0; j < 2; j++)
+      for (int q = 0; q < LANES && j * LANES + q < left; q++) out[i * o + j * LANES + q] += s[i][j][q];
+}
+
+INLINE long lines(long o) { return (o + 2 * LANES - 1) / (2 * LANES) * (2 * LANES); }
+
+/* As `dots`, for many rows: outputs lie side by side in a vector, so that nothing has to be added up across it. */
+INLINE void turned_dots(const float *a, const float *w, long count, long k, long o, float *turned, float *out) {
+  long line = lines(o);
+  for (long t = 0; t < k; t++)
+    for (long q = 0; q < line; q++) turned[t * line + q] = q < o ? w[q * k + t] : 0.0f;
+  for (long q = 0; q < o; q += 2 * LANES) {
+    long p = 0;
+    for (; p + ROWS <= count; p += ROWS) turned_block(a + p * k, turned + q, k, line, o, o - q, ROWS, out + p * o + q);
+    for (; p < count; p++) turned_block(a + p * k, turned + q, k, line, o, o - q, 1, out + p * o + q);
+  }
+}
+
 /* Those of `count` factors, `step` apart, that are not zero. */
 INLINE long gather(const float *s, long step, long count, float scale, float *by, int32_t *at) {
   long m = 0;
@@ -106,29 +149,33 @@ INLINE long gather(const float *s, long step, long count, float scale, float *by
   return m;
 }
 
+/* `p` vectors of a sum of rows, held in registers while the rows go by. Of the last vector of a row only the part `where` counts. */
+INLINE void added_block(const float *by, const int32_t *at, long m, const float *b, long line, const int p, int add,
+                        const bits *where, float *out) {
+  vec s[WIDE];
+  for (int i = 0; i < p; i++) s[i] = add ? load(out + i * LANES) : where ? only(load(out), ~*where) : (vec){0};
+  for (long j = 0; j < m; j++) {
+    const float *r = b + at[j] * line;
+    for (int i = 0; i < p; i++) s[i] += by[j] * (where ? only(load(r), *where) : load(r + i * LANES));
+  }
+  for (int i = 0; i < p; i++) *(vec *)(out + i * LANES) = s[i];
+}
+
 /* out[k] = (or, if `add`, +=) the sum of by[j] times row at[j] of b, whose rows are `line` apart */
 INLINE void rows_added(const float *by, const int32_t *at, long m, const float *b, long line, long k, int add, float *out) {
-  if (!m && !add) memset(out, 0, k * sizeof(float));
-  for (long j = 0; j < m; j += ROWS, add = 1) {
-    const float *r[ROWS];
-    float f[ROWS];
-    for (int i = 0; i < ROWS; i++) r[i] = b + at[j + i < m ? j + i : j] * line, f[i] = j + i < m ? by[j + i] : 0.0f;
-    long t = 0;
-    if (m - j == 1) {
-      for (; t + LANES <= k; t += LANES) *(vec *)(out + t) = (add ? load(out + t) : (vec){0}) + f[0] * load(r[0] + t);
-      for (; t < k; t++) out[t] = (add ? out[t] : 0.0f) + f[0] * r[0][t];
-      continue;
-    }
-    for (; t + LANES <= k; t += LANES) {
-      vec s = add ? load(out + t) : (vec){0};
-      for (int i = 0; i < ROWS; i++) s += f[i] * load(r[i] + t);
-      *(vec *)(out + t) = s;
-    }
-    for (; t < k; t++) {
-      float s = add ? out[t] : 0.0f;
-      for (int i = 0; i < ROWS; i++) s += f[i] * r[i][t];
-      out[t] = s;
-    }
+  long t = 0;
+  for (; t + WIDE * LANES <= k; t += WIDE * LANES) added_block(by, at, m, b + t, line, WIDE, add, NULL, out + t);
+  for (; t + 2 * LANES <= k; t += 2 * LANES) added_block(by, at, m, b + t, line, 2, add, NULL, out + t);
+  for (; t + LANES <= k; t += LANES) added_block(by, at, m, b + t, line, 1, add, NULL, out + t);
+  if (t < k && k >= LANES) {
+    bits where = rest(k);
+    added_block(by, at, m, b + k - LANES, line, 1, add, &where, out + k - LANES);
+    return;
+  }
+  for (; t < k; t++) {
+    float s = add ? out[t] : 0.0f;
+    for (long j = 0; j < m; j++) s += by[j] * b[at[j] * line + t];
+    out[t] = s;
   }
 }
 
@@ -166,10 +213,15 @@ INLINE void begin(float *y, const float *bias, long count, long o) {
     for (long p = 0; p < count; p++) memcpy(y + p * o, bias, o * sizeof(float));
 }
 
+INLINE void times(const chain *c, const layer *l, const float *rows, const float *w, long count, float *y) {
+  if (l->rows) turned_dots(rows, w, count, patch(l), l->o, c->turned, y);
+  else dots(rows, w, count, patch(l), l->o, y);
+}
+
 INLINE void product_forward(const chain *c, const layer *l, const float *x) {
   long count = c->n * l->oh * l->ow;
   begin(l->y, l->bias, count, l->o);
-  dots(patches(c, l, x, l->rows), l->weight, count, patch(l), l->o, l->y);
+  times(c, l, patches(c, l, x, l->rows), l->weight, count, l->y);
 }
 
 INLINE void product_gradient(const chain *c, const layer *l, const float *x, long groups, float *g) {
@@ -196,43 +248,37 @@ INLINE void product_back(const chain *c, const layer *l, const float *out, const
   float *image = inner ? c->padded : to;
   memset(image, 0, high(l) * line * sizeof(float));
   for (long i = 0; i < l->oh; i++)
-    for (long j = 0; j < l->ow; j++)
-      for (int second = 0; second < (v ? 2 : 1); second++) {
-        const float *s = (second ? more : out) + (i * l->ow + j) * l->o, *w = second ? v : l->weight;
-        long m = gather(s, 1, l->o, second ? scale : 1.0f, c->by, c->at);
-        if (m)
-          for (long u = 0; u < l->kh; u++)
-            rows_added(c->by, c->at, m, w + u * run, k, run, 1, image + (i * l->sh + u) * line + j * l->sw * l->c);
+    for (long j = 0; j < l->ow; j++) {
+      long from = (i * l->ow + j) * l->o, m = gather(out + from, 1, l->o, 1.0f, c->by, c->at), some = m;
+      if (m) rows_added(c->by, c->at, m, l->weight, k, k, 0, c->patch);
+      if (v) {
+        m = gather(more + from, 1, l->o, scale, c->by, c->at);
+        if (m) rows_added(c->by, c->at, m, v, k, k, some > 0, c->patch);
+        some += m;
       }
+      if (some)
+        for (long u = 0; u < l->kh; u++) {
+          const float *here = c->patch + u * run;
+          float *there = image + (i * l->sh + u) * line + j * l->sw * l->c;
+          for (long t = 0; t < run; t++) there[t] += here[t];
+        }
+    }
   if (inner)
     for (long i = 0; i < l->h; i++)
       memcpy(to + i * l->w * l->c, image + (i + l->top) * line + l->left * l->c, l->w * l->c * sizeof(float));
 }
 
-/* dy = V rows + the moving bias + W drows, where somebody asks for it. */
+/* dy = V rows + the moving bias + W drows */
 INLINE void product_tangent(const chain *c, const layer *l, const float *x, const float *dx, long groups, const float *v) {
   long k = patch(l), o = l->o, count = c->n / groups * l->oh * l->ow;
   const float *rows = l->rows ? l->rows : x, *drows = dx ? patches(c, l, dx, l->drows) : NULL;
   float *dy = l->dy;
-  for (long a = 0; a < groups; a++, rows += count * k, drows += drows ? count * k : 0, dy += count * o) {
-    const float *own = v + a * c->size + l->at, *bias = l->bias ? own + o * k : NULL;
-    if (!l->needed) {
-      begin(dy, bias, count, o);
-      dots(rows, own, count, k, o, dy);
-      if (drows) dots(drows, l->weight, count, k, o, dy);
-      continue;
-    }
-    const uint8_t *needed = l->needed + a * count * o;
-    memset(dy, 0, count * o * sizeof(float));
-    for (long p = 0; p < count; p++)
-      for (long q = 0; q < o; q++) {
-        if (!needed[p * o + q]) continue; /* nobody reads it */
-        float *to = dy + p * o + q;
-        *to = bias ? bias[q] : 0.0f;
-        dots_block(rows + p * k, own + q * k, k, o, 1, 1, to);
-        if (drows) dots_block(drows + p * k, l->weight + q * k, k, o, 1, 1, to);
-      }
+  for (long a = 0; a < groups; a++, rows += count * k, dy += count * o) {
+    const float *own = v + a * c->size + l->at;
+    begin(dy, l->bias ? own + o * k : NULL, count, o);
+    times(c, l, rows, own, count, dy);
   }
+  if (drows) times(c, l, drows, l->weight, c->n * l->oh * l->ow, l->dy);
 }
 
 /* ---- layers without parameters --------------------------------------------------------------------------------------- */
@@ -246,26 +292,31 @@ INLINE void point_forward(const chain *c, const layer *l, const float *x) {
   }
 }
 
-/* The first of the largest wins, as in PyTorch. `needed`, of the convolution before it, learns which ones were taken. */
-INLINE void max_forward(const chain *c, const layer *l, const float *x, uint8_t *needed) {
-  if (needed) memset(needed, 0, c->n * inside(l));
-  long t = 0;
-  for (long e = 0; e < c->n; e++, x += inside(l), needed += needed ? inside(l) : 0)
+/* The first of the largest wins, as in PyTorch. Channels lie side by side, so that many are compared at once. */
+INLINE void max_forward(const chain *c, const layer *l, const float *x) {
+  float *y = l->y;
+  int32_t *taken = l->taken;
+  for (long e = 0; e < c->n; e++, x += inside(l))
     for (long i = 0; i < l->oh; i++)
-      for (long j = 0; j < l->ow; j++)
-        for (long q = 0; q < l->c; q++, t++) {
-          float most = -INFINITY;
-          long at = -1;
-          for (long u = 0; u < l->kh; u++)
-            for (long v = 0; v < l->kw; v++) {
-              long r = i * l->sh + u - l->top, s = j * l->sw + v - l->left;
-              if (r < 0 || s < 0 || r >= l->h || s >= l->w) continue;
-              long here = (r * l->w + s) * l->c + q;
-              if (at < 0 || x[here] > most) most = x[here], at = here;
+      for (long j = 0; j < l->ow; j++, y += l->c, taken += l->c) {
+        int found = 0;
+        for (long u = 0; u < l->kh; u++)
+          for (long v = 0; v < l->kw; v++) {
+            long r = i * l->sh + u - l->top, s = j * l->sw + v - l->left;
+            if (r < 0 || s < 0 || r >= l->h || s >= l->w) continue;
+            int32_t here = (int32_t)((r * l->w + s) * l->c);
+            long q = 0;
+            for (; q + LANES <= l->c; q += LANES) {
+              vec new = load(x + here + q), most = load(y + q);
+              bits better = found ? (bits)(new > most) : ~(bits){0}, places = COUNT + here + (int32_t)q;
+              *(vec *)(y + q) = only(new, better) + only(most, ~better);
+              *(bits *)(taken + q) = (places & better) | (*(const bits *)(taken + q) & ~better);
             }
-          l->y[t] = most, l->taken[t] = (int32_t)at;
-          if (needed && (l->next != RELU || most > 0.0f)) needed[at] = 1;
-        }
+            for (; q < l->c; q++)
+              if (!found || x[here + q] > y[q]) y[q] = x[here + q], taken[q] = here + (int32_t)q;
+            found = 1;
+          }
+      }
 }
 
 /* From the output to the input (`back`), or from the input to the output. */
@@ -315,7 +366,7 @@ EXPORT WIDEST void sordino_forward_pass(const chain *c, const float *x) {
     const layer *l = c->layers + i;
     if (l->kind == PRODUCT) product_forward(c, l, x);
     else if (l->kind <= TANH) point_forward(c, l, x);
-    else if (l->kind == MAX_POOL) max_forward(c, l, x, i ? c->layers[i - 1].needed : NULL);
+    else if (l->kind == MAX_POOL) max_forward(c, l, x);
     else linear(c, l, 0, x, l->y);
     x = l->y;
   }

@@ -44,7 +44,10 @@ def caveats(lines: Sequence[Line]) -> list[str]:
         notes = line.get("notes")
         for note in notes if isinstance(notes, list) else []:
             about.setdefault(str(note), []).append(_name(line))
-    return [note if len(names) == len(lines) > 1 else f"{', '.join(names)}: {note}" for note, names in about.items()]
+    return [
+        note if len(names) == len(lines) > 1 else f"{', '.join(dict.fromkeys(names))}: {note}"
+        for note, names in about.items()
+    ]
 
 
 def judged(line: Line) -> str:

@@ -14,6 +14,7 @@ from attacks.inversion.victims import (
     Overlapping,
     Shortcut,
     Smooth,
+    Wide,
     by_layers,
     gradient_by_hand,
     message_of,
@@ -41,7 +42,7 @@ ROADS = [Matcher, by_layers]  # C where it was compiled, and PyTorch
 
 
 @pytest.mark.skipif(native.passes() is None, reason="the passes were not compiled")
-@pytest.mark.parametrize("kind", [Smooth, Kinked, Overlapping])
+@pytest.mark.parametrize("kind", [Smooth, Kinked, Overlapping, Wide])
 def test_compiled_passes_are_taken_where_there_are_any(kind):
     victim = victim_of(kind)
     message = message_of(victim, *records(1))
@@ -50,7 +51,7 @@ def test_compiled_passes_are_taken_where_there_are_any(kind):
 
 
 @pytest.mark.parametrize("road", ROADS)
-@pytest.mark.parametrize("kind", [Smooth, Kinked, Overlapping])
+@pytest.mark.parametrize("kind", [Smooth, Kinked, Overlapping, Wide])
 @pytest.mark.parametrize("groups, batch", [(1, 1), (1, 3), (3, 2)])
 @pytest.mark.parametrize("distance", [squared, cosine])
 def test_four_passes_give_what_two_backward_passes_give(road, kind, groups, batch, distance):

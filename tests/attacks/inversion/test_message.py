@@ -141,6 +141,16 @@ def test_a_victim_needs_pictures():
     assert victim.pixels(bytes_[0][0]).max() == pytest.approx(1.0)
 
 
+def test_numbers_that_are_no_bytes_have_the_range_of_the_test_split():
+    x = np.full((2, 1, 4, 4), 3.0, np.float32)
+    open_ended = Victim.of(Federation.from_arrays([(x, [0, 1])]), maker(Kinked))
+    assert (open_ended.low.item(), open_ended.high.item()) == (0.0, 1.0)
+    test = (np.stack([x[0] - 5, x[0] + 1]), [0, 1])
+    victim = Victim.of(Federation.from_arrays([(x, [0, 1])], test=test), maker(Kinked))
+    assert (victim.low.item(), victim.high.item()) == (-2.0, 4.0)
+    assert victim.pixels(x).max() == pytest.approx(5 / 6)
+
+
 @pytest.mark.parametrize("defence", ["soteria", "censor"])
 def test_a_heuristic_defence_is_part_of_the_message_and_of_what_is_known(defence):
     fed, plan = federation(), Plan(**BASE, **BARE, defence=defence)

@@ -14,8 +14,10 @@ from scipy.stats import norm
 from attacks.inversion.victims import CLASSES, Smooth, maker
 from sordino import Federation, Plan, train
 from sordino.attacks.inversion.ked_mi import KedMI, critic_loss
+from sordino.attacks.inversion.message import OPEN
 from sordino.attacks.inversion.pictures import png, side_by_side
-from sordino.attacks.inversion.runs import InversionSettings, verdict
+from sordino.attacks.inversion.runs import InversionSettings
+from sordino.attacks.inversion.verdict import verdict
 from sordino.attacks.runs import attack_run, invert_run
 from sordino.attacks.table import entries
 from sordino.errors import BadInput
@@ -126,6 +128,8 @@ def test_the_verdict_names_what_tells_nothing():
     assert "dlg (first model) failed" in verdict([good, bad])
     assert "carries no information about the defence" in verdict([bad])
     assert "No undefended control" in verdict([{**good, "informative": None}])
+    assert "Nothing protects" in verdict([{**good, "informative": None, "view": OPEN}])
+    assert "no information about single records" in verdict([{"attack": "ked-mi", "informative": None}])
 
 
 def test_a_heuristic_defence_is_attacked_by_one_that_knows_it_too(tmp_path):

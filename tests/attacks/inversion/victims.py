@@ -62,6 +62,21 @@ class Overlapping(nn.Module):
         return self.fc2(torch.relu(self.fc1(torch.flatten(x, 1))))
 
 
+class Wide(nn.Module):
+    """More channels than vectors in the compiled passes hold, and a rest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(2, 19, 3, padding=1)
+        self.conv2 = nn.Conv2d(19, 33, 3)
+        self.fc1 = nn.Linear(33 * 4, 70)
+        self.fc2 = nn.Linear(70, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(torch.max_pool2d(self.conv1(x), 2))
+        return self.fc2(torch.sigmoid(self.fc1(torch.flatten(torch.tanh(self.conv2(x)), 1))))
+
+
 class Shortcut(nn.Module):
     """No chain: the input is added to the first layer's output."""
 

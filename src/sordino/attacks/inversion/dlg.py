@@ -36,7 +36,7 @@ class DLG(MessageAttack):
     def draw(self, task: Task) -> Reconstruction:
         """Labels and public images are not used: DLG knows the message and the model."""
         victim, message, matcher, progress, say = task.victim, task.message, task.matcher, task.progress, task.say
-        started = time.perf_counter()
+        started = time.process_time()
         distance = self.distance(task, squared)
         shape = (1, message.batch, *victim.shape)
         pixels, span = int(np.prod(shape)), torch.from_numpy(np.asarray(victim.high - victim.low, np.float32))
@@ -64,7 +64,7 @@ class DLG(MessageAttack):
             state = LBFGS.from_arrays(arrays) if "point" in arrays else None
 
         def write() -> None:
-            seconds = before + time.perf_counter() - started
+            seconds = before + time.process_time() - started
             numbers = {"restart": restart, "step": step, "seconds": seconds, "least": least, "taken": taken}
             numbers["mark"] = mark
             progress.save({**({} if state is None else state.arrays()), "best": best}, numbers)
@@ -93,5 +93,5 @@ class DLG(MessageAttack):
         say(self.name, self.restarts * self.steps, self.restarts * self.steps)
         write()
         made = images(best)[0].clamp(min=low, max=low + span).numpy().copy()
-        seconds = before + time.perf_counter() - started
+        seconds = before + time.process_time() - started
         return Reconstruction(made, np.asarray(classes(best)[0].argmax(-1)), least, taken, seconds)

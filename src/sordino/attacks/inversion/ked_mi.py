@@ -78,7 +78,7 @@ class KedMI:
         drawn = tuple(range(victim.classes) if private is None else private)
         if len(public) < 2 * self.batch:
             raise BadInput(f"{len(public)} public images are too few for KED-MI; give at least {2 * self.batch}.")
-        started, progress = time.perf_counter(), progress or Progress()
+        started, progress = time.process_time(), progress or Progress()
         progress.key = self._key(target, public, drawn)
         found = progress.load()
         rates, images = ([], None) if found is None else (found[0]["rates"].tolist(), found[0]["images"])
@@ -91,11 +91,11 @@ class KedMI:
                 made = self._recover(victim, target, generator, critic, drawn, k, say)
             rates.append(_agreement(judge, made, drawn))
             images = made if images is None else images
-            seconds = before + time.perf_counter() - started
+            seconds = before + time.process_time() - started
             progress.save({"rates": torch.tensor(rates, dtype=torch.float64), "images": images}, {"seconds": seconds})
         assert images is not None
         top1, top5 = np.mean(rates, axis=0)
-        seconds, by_seed = before + time.perf_counter() - started, tuple(rate[0] for rate in rates)
+        seconds, by_seed = before + time.process_time() - started, tuple(rate[0] for rate in rates)
         return ClassInversion(images.numpy(), drawn, float(top1), float(top5), by_seed, 1.0 / len(drawn), seconds)
 
     def _key(self, target: Answers, public: np.ndarray, drawn: tuple[int, ...]) -> str:

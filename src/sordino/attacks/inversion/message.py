@@ -42,6 +42,8 @@ from sordino.schemes.pooled import Pooled
 from sordino.schemes.round import Context
 from sordino.schemes.terms import Terms
 
+OPEN = "the client's own message; nothing protects it"  # in words; a run like this is its own control
+
 
 def observe(
     plan: Plan,
@@ -221,7 +223,7 @@ def _as_seen(
 def view_of(plan: Plan) -> str:
     """What the attacker is taken to see, in words."""
     if not plan.private and plan.defence is None:
-        return "the client's own message; nothing protects it"
+        return OPEN
     if not plan.private:
         return f"the client's own message behind {plan.defence}, a heuristic without a guarantee"
     if plan.observer == Observer.SERVER:

@@ -6,6 +6,7 @@ Logits, tangents and gradients lie in that memory, and the next pass of the same
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -77,12 +78,11 @@ class _Room:
         self.input = torch.zeros(n, *shape)
         self.below = torch.zeros(n, *shape)
         self.values: list[Tensor] = []
-        records, at, most = (native.Layer * len(layers))(), 0, 1
+        records, at, most, turned = (native.Layer * len(layers))(), 0, 1, 1
         for i, layer in enumerate(layers):
             after = output_shape(layer, shape)
-            behind = layers[i + 1] if i + 1 < len(layers) else None
             record, window, one = records[i], window_of(layer), n * after[0] * after[1] * after[2]
-            record.kind, record.next = KINDS[type(layer)], -1 if behind is None else KINDS[type(behind)]
+            record.kind = KINDS[type(layer)]
             (record.h, record.w, record.c), (record.oh, record.ow, record.o) = shape, after
             (record.kh, record.kw), (record.sh, record.sw) = window.kernel, window.stride
             record.top, record.left, record.at = *window.padding, at
@@ -95,8 +95,7 @@ class _Room:
             if isinstance(layer, Convolution):
                 rows = torch.zeros(2, n * after[0] * after[1], layer.weight.shape[1])
                 record.rows, record.drows = map(self._pointer, rows)
-                if isinstance(behind, MaxPool):
-                    record.needed = self._pointer(torch.zeros(one, dtype=torch.uint8))
+                turned = max(turned, layer.weight.shape[1] * math.ceil(after[2] / 16) * 16)
             elif isinstance(layer, MaxPool):
                 record.taken = self._pointer(torch.zeros(one, dtype=torch.int32))
             elif isinstance(layer, Relu | Sigmoid | Tanh):
@@ -108,11 +107,9 @@ class _Room:
                 self.logits, self.dlogits, self.out, self.bar = y, dy, out, bar
             shape = after
         self.records = records
-        scratch = torch.zeros(2, most), torch.zeros(most, dtype=torch.int32)
-        self.chain = native.Chain(
-            len(layers), first, n, at, ctypes.addressof(records), self._pointer(scratch[0][0]),
-            self._pointer(scratch[0][1]), self._pointer(scratch[1]),
-        )  # fmt: skip
+        room = (most, most, turned, most)  # padded, patch, turned, by
+        scratch = (*map(torch.zeros, room), torch.zeros(most, dtype=torch.int32))
+        self.chain = native.Chain(len(layers), first, n, at, ctypes.addressof(records), *map(self._pointer, scratch))
 
     def _pointer(self, tensor: Tensor) -> int:
         self.kept.append(tensor)

@@ -91,12 +91,8 @@ class Victim:
                 f"the records of {federation.name} have shape {shape}; inversion draws pictures and needs (channel, height, width)."
             )
         raw = federation.x if federation.x is not None else federation.raw(0)[0]
-        if raw.dtype == np.uint8:
-            ends = np.zeros((2, *shape), np.uint8)
-            ends[1] = 255
-        else:  # pixels stored as numbers: their own public range is [0, 1] by custom
-            ends = np.zeros((2, *shape), np.float32)
-            ends[1] = 1.0
+        first, last = (0, 255) if raw.dtype == np.uint8 else _range(federation)
+        ends = np.stack([np.full(shape, end, raw.dtype) for end in (first, last)])
         low, high = federation.prepare(ends)[:, :, :1, :1]
         return cls(make, (shape[0], shape[1], shape[2]), federation.classes, low, high, seed)
 
@@ -110,6 +106,15 @@ class Victim:
         return np.clip((np.asarray(x, np.float64) - self.low) / (self.high - self.low), 0.0, 1.0)
 
 
+def _range(federation: Federation) -> tuple[float, float]:
+    """Of pixels that are stored as numbers: that of the test split, which is public; without one [0, 1], by custom."""
+    test = federation.raw_test
+    if test is None or not len(test[0]):
+        return 0.0, 1.0
+    first, last = float(np.min(test[0])), float(np.max(test[0]))
+    return (first, last) if last > first else (first, first + 1.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
     """What an attack made of a message."""
@@ -118,5 +123,5 @@ class Reconstruction:
     labels: np.ndarray
     loss: float  # of the attack itself, by which it chose among its restarts
     steps: int
-    seconds: float
+    seconds: float  # of processor time, also those before an interruption
     notes: tuple[str, ...] = ()

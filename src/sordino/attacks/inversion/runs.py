@@ -29,6 +29,7 @@ from sordino.attacks.inversion.ked_mi import KedMI
 from sordino.attacks.inversion.observed import Make, ObservedMessage, Victim
 from sordino.attacks.inversion.pictures import encoded
 from sordino.attacks.inversion.progress import Progress
+from sordino.attacks.inversion.verdict import NEAR, notes, verdict
 from sordino.attacks.table import Entry
 from sordino.errors import BadInput, one_of, whole
 from sordino.plain import Json
@@ -38,8 +39,7 @@ from sordino.privacy.randomness import SERVER, stream
 if TYPE_CHECKING:
     from sordino.federation.population import Federation
 
-FORMAT = 2  # of what is kept; a change makes older lines void
-NEAR = 0.5  # SSIM from which on a picture counts as reconstructed
+FORMAT = 3  # of what is kept; a change makes older lines void
 MODELS = ("first", "trained")
 POPULATION, GUESSES, PUBLIC = 200, 8, 64  # test images behind kappa, guesses tried, and images that GI knows
 
@@ -106,11 +106,8 @@ def invert(
                     refused.append({"attack": one.name, "model": model, "why": str(error)})
                     continue
             rows.append(line if settings.pictures else {**line, "pictures": None})
-            _write(folder, _merged(folder, rows, refused))  # at once: an interruption costs one attack at most
-    table = {**_merged(folder, rows, refused), "verdict": verdict(rows)}
-    if rows:
-        _write(folder, table)
-    return {**table, "results": rows, "refused": refused}
+            _write(folder, rows, refused)  # at once: an interruption costs one attack at most
+    return {"run": str(folder), "results": rows, "refused": refused, "verdict": verdict(rows)}
 
 
 def _kinds(plan: Plan, one: Entry, settings: InversionSettings) -> list[tuple[str, bool]]:
@@ -180,7 +177,7 @@ class _Study:
             "seconds": round(here.seconds, 3),
             "pictures": shown,
         }
-        row["notes"] = _notes(row)
+        row["notes"] = notes(row)
         return row
 
     def _round(self, model: str) -> int:
@@ -245,32 +242,6 @@ class _Study:
         return self._ceiling
 
 
-def verdict(rows: Sequence[Json]) -> str:
-    """What the table as a whole may be quoted for."""
-    said = [row for row in rows if row.get("informative") is not None]
-    if not said:
-        return "No undefended control was attacked, so a low SSIM carries no information about a defence."
-    failed = sorted({f"{row['attack']} ({row['model']} model)" for row in said if not row["informative"]})
-    if not any(row["informative"] for row in said):
-        return "The undefended control resists these attacks too (SSIM below 0.5), so this table carries no information about the defence."
-    if failed:
-        return f"Without the defence {', '.join(failed)} failed (SSIM below 0.5): those lines carry no information about it."
-    return "Every attack succeeds without the defence, so the table tells about it."
-
-
-def _notes(row: Json) -> list[str]:
-    said = []
-    if row["informative"] is False:
-        said.append(
-            "The undefended control failed (SSIM below 0.5): this line carries no information about the defence."
-        )
-    if row["control_ssim"] is None and row["ssim"] < NEAR:
-        said.append("The attack failed here, and nothing is known about a control.")
-    if row["window"] != metrics.WINDOW:
-        said.append(f"SSIM has a window of {row['window']} pixels: the images are smaller than {metrics.WINDOW}.")
-    return said
-
-
 def _line_key(run: Inverted, one: Entry, model: str, settings: InversionSettings, adaptive: bool) -> str:
     facts = [FORMAT, run.key, run.plan.digest(), one.name, model, repr(one.build(**settings.changes(one, adaptive)))]
     facts += [str(asdict(settings) | {"fresh": False, "models": (), "pictures": False})]
@@ -285,15 +256,12 @@ def _read(folder: Path) -> Json:
     return found if isinstance(found, dict) else {}
 
 
-def _merged(folder: Path, rows: list[Json], refused: list[dict[str, str]]) -> Json:
-    """What is kept, with these lines in place of older ones of the same attack, model and batch."""
-    place = lambda row: (row["attack"], row.get("model"), row.get("batch"), row.get("adaptive", False))  # noqa: E731
-    here = {place(row) for row in rows}
-    older = [row for row in _read(folder).get("results", []) if place(row) not in here]
-    return {"run": str(folder), "results": [*rows, *older], "refused": refused}
-
-
-def _write(folder: Path, table: Json) -> None:
+def _write(folder: Path, rows: list[Json], refused: list[dict[str, str]]) -> None:
+    """Keep these lines in place of older ones of the same attack, model and batch; the verdict is on all that are kept."""
     from sordino.federation.checkpoint import write_atomically
 
+    place = lambda row: (row["attack"], row.get("model"), row.get("batch"), row.get("adaptive", False))  # noqa: E731
+    here = {place(row) for row in rows}
+    kept = [*rows, *(row for row in _read(folder).get("results", []) if place(row) not in here)]
+    table = {"run": str(folder), "results": kept, "refused": refused, "verdict": verdict(kept)}
     write_atomically(folder / "inversion.json", (json.dumps(table, indent=2) + "\n").encode())

@@ -95,7 +95,7 @@ def search(
 ) -> Found:
     """The best images of each group, moved side by side."""
     matcher, progress, say = task.matcher, task.progress, task.say
-    victim, started = matcher.victim, time.perf_counter()
+    victim, started = matcher.victim, time.process_time()
     low, high = (torch.from_numpy(np.asarray(end, np.float32)) for end in (victim.low, victim.high))
     q = F.one_hot(torch.from_numpy(labels), victim.classes).float().expand(groups, -1, -1)
     kept = progress.load()
@@ -113,7 +113,7 @@ def search(
         step, idle, before = int(numbers["step"]), int(numbers["idle"]), numbers["seconds"]
 
     def write() -> None:
-        numbers = {"step": step, "idle": idle, "seconds": before + time.perf_counter() - started}
+        numbers = {"step": step, "idle": idle, "seconds": before + time.process_time() - started}
         progress.save({**adam.arrays(), "best": best, "least": least}, numbers)
 
     with one_thread():
@@ -136,7 +136,7 @@ def search(
                 write()
     say(name, course.steps, course.steps)
     write()
-    return Found(best, least, labels, step, before + time.perf_counter() - started)
+    return Found(best, least, labels, step, before + time.process_time() - started)
 
 
 def _loss(
