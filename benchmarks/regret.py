@@ -36,6 +36,8 @@ from sordino.data.sets import load
 RESULTS = DOCS / "results" / "regret.jsonl"
 SEEDS, EPSILONS = (0, 1, 2), (1.0, 4.0, 8.0)
 BOUNDS, RATES, LENGTHS = (0.1, 1.0, 5.0), (0.25, 0.5, 1.0, 2.0), (1, 2)
+# Over the recipe's: its bound lies a decade below the length of a local step, and rounds of many clients take time.
+CLIENT_BOUNDS, CLIENT_LENGTHS = (0.3, 1.0, 10.0), (0.5, 1)
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ SETTINGS = {
     "chem97": Setting("chem97", 8_000),
     "watch": Setting("watch"),
     "chem97-client": Setting("chem97", 8_000, clients=1_000, unit="client", partition="iid"),
+    "mnist-client": Setting("mnist", 6_000, 2_000, clients=1_000, unit="client", partition="iid"),
     "forda": Setting("forda"),
     "mnist": Setting("mnist", 1_500, 2_000),
     "fashion-mnist": Setting("fashion-mnist", 1_500, 2_000),
@@ -111,13 +114,16 @@ def configurations(plan: Plan, small: bool = False) -> Iterator[dict[str, float]
     """
     rate = "server_lr" if plan.unit == "client" else "lr"
     scaled = plan.steps == "scaled"
-    for part in BOUNDS[:2] if small else BOUNDS:
+    whole = plan.unit == "client"
+    parts, lengths = (CLIENT_BOUNDS, CLIENT_LENGTHS) if whole else (BOUNDS, LENGTHS)
+    for part in parts[:2] if small else parts:
         bound = part if scaled else float(f"{part**0.5 * plan.bound:.3g}")
+        bound = float(f"{part * plan.bound:.3g}") if whole else bound
         for times in RATES[1:3] if small else RATES:
-            for length in LENGTHS[:1] if small else LENGTHS:
-                shorter = {} if plan.unit == "client" else {"batch_size": max(16, plan.batch_size // length)}
+            for length in lengths[:1] if small else lengths:
+                shorter = {} if whole else {"batch_size": max(16, plan.batch_size // int(length))}
                 lr = times * getattr(plan, rate) * (1.0 if scaled else plan.bound / bound)
-                yield {"bound": bound, rate: lr, "rounds": length * plan.rounds, **shorter}
+                yield {"bound": bound, rate: lr, "rounds": int(length * plan.rounds), **shorter}
 
 
 class Book:
