@@ -139,7 +139,7 @@ class Book:
     def key(row: dict) -> str:
         return json.dumps([row[name] for name in ("setting", "epsilon", "seed", "config", "plan")], sort_keys=True)
 
-    def accuracy(self, setting: str, epsilon: float, seed: int, config: dict | None) -> float:
+    def accuracy(self, setting: str, epsilon: float, seed: int, config: dict | None, again: bool = False) -> float:
         """Of a run, made now if it was not made before. No configuration: the recipe."""
         began, what = time.perf_counter(), SETTINGS[setting]
         federation = population(what, seed)
@@ -150,7 +150,7 @@ class Book:
         if config is not None:
             plan = plan.replace(**{"method": "dp-fedavg", **config})
         row = {"setting": setting, "epsilon": epsilon, "seed": seed, "config": config, "plan": chosen(plan)}
-        if self.key(row) not in self.done:
+        if again or self.key(row) not in self.done:
             row["accuracy"], row["proven"] = run(federation, plan)
             row["seconds"] = round(time.perf_counter() - began, 1)
             self.path.parent.mkdir(exist_ok=True)
@@ -291,6 +291,10 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--wrong-start", action="store_true")
+    parser.add_argument("--methods", nargs="+", default=list(ADAPTIVE), choices=ADAPTIVE, help="for --wrong-start")
+    parser.add_argument(
+        "--again", action="store_true", help="with --wrong-start: also what was run, after a rule changed"
+    )
     parser.add_argument("--recipe-only", action="store_true", help="run the recipe again, and search no further")
     parser.add_argument("--page", action="store_true", help="only put the table of what there is on docs/regret.md")
     args = parser.parse_args()
@@ -300,8 +304,8 @@ def main() -> None:
     elif args.wrong_start:
         for name, epsilon in [(name, epsilon) for name in args.data for epsilon in args.epsilons]:
             for seed in args.seeds:
-                for config in [{"method": m, "bound": b} for m in ADAPTIVE for b in STARTS]:
-                    book.accuracy(name, epsilon, seed, config)
+                for config in [{"method": m, "bound": b} for m in args.methods for b in STARTS]:
+                    book.accuracy(name, epsilon, seed, config, args.again)
     elif not args.page:
         for name in args.data:
             for epsilon in args.epsilons:

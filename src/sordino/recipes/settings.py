@@ -93,7 +93,8 @@ CLIENT_ROUNDS = 60
 def client(asked: Asked) -> list[Choice]:
     """Whole clients; the reasons are those of `client_unit`."""
     facts, given = asked.facts, asked.settings
-    left = client_unit.left_over(asked.dimension, facts.clients, asked.epsilon)
+    dimension = client_unit.counted(asked.dimension, facts.classes, _featured(given))
+    left = client_unit.left_over(dimension, facts.clients, asked.epsilon)
     work = client_unit.local_work(max(1, facts.records // facts.clients), left, _featured(given))
     if asked.published or not asked.linear or given.get("server_optimizer") == "adam":
         usual = "each round is many local steps, and more rounds bring as much noise as signal"
