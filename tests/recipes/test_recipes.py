@@ -87,7 +87,7 @@ def test_whole_clients_by_hand():
     plan, choices = resolve({"unit": "client", "epsilon": 4.0}, PublicFacts(1437, 100, (1, 8, 8), 10))
     assert (plan.model, plan.method, plan.server_optimizer) == ("std-linear", "dp-fedavg", "momentum")
     assert plan.rounds == 86  # 40 x 0.2757^-0.6
-    assert (plan.batch_size, plan.local_epochs, plan.lr, plan.bound) == (14, 5, 0.062, 0.05)  # 0.1 x 0.062 x sqrt(64)
+    assert (plan.batch_size, plan.local_epochs, plan.lr, plan.bound) == (15, 10, 0.062, 0.05)  # 0.1 x 0.062 x sqrt(64)
     assert plan.server_lr == pytest.approx(0.3 * 0.1 * 100 * 3**0.5 / (1.081 * 86), rel=0.01)
     assert "86 rounds of 100 clients" in next(c for c in choices if c.name == "server_lr").reason
     quiet, _ = resolve({"unit": "client", "epsilon": 4.0}, PublicFacts(8_000, 3_000, (1, 8, 8), 10))

@@ -28,7 +28,7 @@ MOMENTUM = 0.9
 DELTA = 1e-5  # rates suit the usual one, also where another is given
 USUAL_ROUNDS, FEWEST_ROUNDS, MOST_ROUNDS = 40, 20, 120  # usual: where noise that is left is as large as the signal
 LOUD = 0.1  # noise over signal, from which on longer local work pays: 4 points at 0.95 (digits), half a point at 0.15
-LOCAL_STEPS, MOST_EPOCHS = 10, 5
+LOCAL_STEPS, MOST_EPOCHS, FEWER_EPOCHS = 10, 10, 5  # fewer: of networks that are not linear, which take longer
 MOST_BATCH = 32
 # The deviation of the noise on each weight at the end. Inputs of d numbers of size 1 have length sqrt(d): noise on a score is 2.4 then.
 NOISE, ON_SCORE = 0.3, 2.4
@@ -63,10 +63,11 @@ def rounds(left: float) -> Choice:
     )
 
 
-def local_work(each: int, left: float, features: bool) -> list[Choice]:
-    """What a client does in a round."""
+def local_work(facts: PublicFacts, left: float, features: bool, linear: bool) -> list[Choice]:
+    """What a client does in a round. A batch holds all that a client of usual size has: a rest of one record would step as far as all others."""
+    each = max(1, -(-facts.records // facts.clients))
     batch = min(MOST_BATCH, each)
-    epochs = max(1, min(MOST_EPOCHS, LOCAL_STEPS * batch // each))
+    epochs = max(1, min(MOST_EPOCHS if linear else FEWER_EPOCHS, LOCAL_STEPS * batch // each))
     why = f"about {LOCAL_STEPS} local steps in a round: through much noise, longer updates of clients point one way"
     if features or left <= LOUD:
         epochs, why = (

@@ -95,7 +95,7 @@ def client(asked: Asked) -> list[Choice]:
     facts, given = asked.facts, asked.settings
     dimension = client_unit.counted(asked.dimension, facts.classes, _featured(given))
     left = client_unit.left_over(dimension, facts.clients, asked.epsilon)
-    work = client_unit.local_work(max(1, facts.records // facts.clients), left, _featured(given))
+    work = client_unit.local_work(facts, left, _featured(given), asked.linear)
     if asked.published or not asked.linear or given.get("server_optimizer") == "adam":
         usual = "each round is many local steps, and more rounds bring as much noise as signal"
         lr = Choice("lr", client_unit.sgd_rate(asked.fan), f"for local SGD and units of up to {asked.fan:,} inputs")
