@@ -75,13 +75,41 @@ def test_giving_one_option_changes_no_other_where_features_are_taken(name):
     assert usual["model"] == "head" and {key for key in usual if usual[key] != other[key]} <= {name}
 
 
-@pytest.mark.parametrize(
-    "given", [{"method": "adact"}, {"unit": "client"}, {"observer": "server"}, {"multiplier": 2.0}]
-)
+@pytest.mark.parametrize("given", [{"method": "adact"}, {"observer": "server"}, {"multiplier": 2.0}])
 def test_what_features_cannot_keep_is_said_to_leave_them_out(given):
     _, choices = complete(given, SIGNALS)
     (model,) = [c for c in choices if c.name == "model"]
     assert model.value == "std-cnn-1d" and f"since {next(iter(given))} was given" in model.reason
+
+
+def test_whole_clients_by_hand():
+    """One release at epsilon 4 has the multiplier 1.081 (650 parameters, 100 clients): noise that is left, 0.2757 of the signal."""
+    plan, choices = resolve({"unit": "client", "epsilon": 4.0}, PublicFacts(1437, 100, (1, 8, 8), 10))
+    assert (plan.model, plan.method, plan.server_optimizer) == ("std-linear", "dp-fedavg", "momentum")
+    assert plan.rounds == 86  # 40 x 0.2757^-0.6
+    assert (plan.batch_size, plan.local_epochs, plan.lr, plan.bound) == (15, 10, 0.062, 0.05)  # 0.1 x 0.062 x sqrt(64)
+    assert plan.server_lr == pytest.approx(0.3 * 0.1 * 100 * 3**0.5 / (1.081 * 86), rel=0.01)
+    assert "86 rounds of 100 clients" in next(c for c in choices if c.name == "server_lr").reason
+    quiet, _ = resolve({"unit": "client", "epsilon": 4.0}, PublicFacts(8_000, 3_000, (1, 8, 8), 10))
+    assert (quiet.rounds, quiet.local_epochs) == (120, 1)
+
+
+def test_pictures_and_signals_of_clients_take_features_whatever_the_method():
+    for given in ({}, {"method": "quantile"}, {"observer": "public"}):
+        settings, choices = complete({"unit": "client", **given}, PublicFacts(3601, 300, (1, 500), 2), pin=False)
+        assert (
+            settings["model"] == "head" and settings["prepare"]["kind"] == "features" and settings["local_epochs"] == 1
+        )
+        assert settings["method"] == given.get("method", "dp-fedavg")
+        assert any("of the budget finds their mean" in c.reason for c in choices)
+
+
+def test_in_the_client_unit_it_is_clients_that_teach_parameters():
+    plan, choices = resolve({"unit": "client", "epsilon": 4.0}, PublicFacts(60_000, 100, (12,), 3))
+    assert (
+        plan.model == "table-linear"
+        and "100 clients at epsilon 4" in next(c for c in choices if c.name == "model").reason
+    )
 
 
 def test_a_rate_says_which_optimiser_it_is_for():

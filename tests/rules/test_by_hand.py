@@ -67,6 +67,24 @@ def test_quantile_certified_halves_its_step_and_trusts_less():
     assert trust(0.25) == 0.5 and state["bound"] == pytest.approx(0.5 * math.exp(0.2)) and state["step"] == 0.8
 
 
+def test_quantile_certified_doubles_its_step_while_the_bound_is_far_off():
+    """Norms of 1 and 5 under 600: within, round after round. Steps of 1.6, 3.2, 6.4 and no longer; halved from 1.6 once overshot."""
+    rule = build("quantile", bound=600.0, options={"warm": 1.6})
+    state, log = rule.init(), math.log(600)
+    for step in (1.6, 3.2):
+        state = rule.observe(state, seen(Flat(state["bound"]), answer(CentredBit(), state["bound"])))
+        log -= step / 2
+        assert state["step"] == step and state["bound"] == pytest.approx(math.exp(log))
+    assert state["bound"] > 5
+    kept = rule.observe(state, seen(Flat(state["bound"]), answer(CentredBit(), state["bound"], std=0.5)))
+    assert kept["step"] == 3.2  # noise of 1/4 in the mean explains a miss of 1/2
+    for step in (6.4, 6.4):
+        state = rule.observe({**state, "bound": 600.0}, seen(Flat(600.0), answer(CentredBit(), 600.0)))
+        assert state["step"] == step
+    state = rule.observe({**state, "bound": 0.5}, seen(Flat(0.5), answer(CentredBit(), 0.5)))
+    assert state["step"] == 0.8 and state["bound"] == pytest.approx(0.5 * math.exp(0.4))
+
+
 @pytest.mark.parametrize("name", ["adact", "geyer"])
 def test_exact_quantiles_as_published(name):
     rule = build(name, bound=9.0, variant="published")

@@ -53,7 +53,7 @@ def test_certified_trackers_converge(name, options, level, off):
     [
         ("adact", {"tau": 0.5}, 4),
         ("adact", {"previous": 1}, 15),
-        ("quantile", {}, 15),
+        ("quantile", {}, 9),
         ("geyer", {}, 4),
         ("dp-fedacn", {}, 30),
     ],

@@ -14,6 +14,7 @@ from sordino.plain import Json
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit
 
 if TYPE_CHECKING:
+    from sordino.plan import Plan
     from sordino.planning.planner import Forecast
 
 EXAMPLES = """examples:
@@ -135,8 +136,10 @@ def _setting(args: argparse.Namespace) -> Json:
     if given["epsilon"] is not None and given["multiplier"] is not None:
         raise BadInput("Give epsilon, to find the multiplier, or multiplier, to find epsilon: one of the two.")
     usual, _ = recipes.resolve({key: value for key, value in given.items() if value is not None}, facts, pin=False)
+    effective = None
     if dimension is None:
         dimension = recipes.parameters(usual.model, facts.prepared(usual.preparation))
+        effective = effective_of(usual, dimension, classes)
     asked: dict[str, int | Sampling | None] = {
         name: count(args, name) for name in ("rounds", "batch_size", "local_epochs")
     }
@@ -145,6 +148,7 @@ def _setting(args: argparse.Namespace) -> Json:
         **{name: getattr(usual, name) if value is None else value for name, value in asked.items()},
         "clients": clients,
         "dimension": dimension,
+        "effective": effective,
         "examples": examples,
         "cohort": count(args, "cohort"),
         **words,
@@ -153,6 +157,14 @@ def _setting(args: argparse.Namespace) -> Json:
         "delta": number(args, "delta"),
         "multiplier": usual.multiplier,
     }
+
+
+def effective_of(plan: Plan, dimension: int, classes: int) -> int | None:
+    """Parameters that noise counts as where the model takes features; None: all of them."""
+    from sordino.recipes import client_unit
+
+    featured = plan.preparation is not None and plan.preparation.kind == "features"
+    return client_unit.counted(dimension, classes, featured) if featured else None
 
 
 def to_json(forecast: Forecast) -> dict[str, object]:

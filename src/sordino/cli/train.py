@@ -185,8 +185,7 @@ def _warn(plan: Plan, model: nn.Module, federation: Federation) -> None:
     """Say beforehand where noise will drown the model: what `sordino plan` would have said."""
     if not plan.private or plan.published or plan.method_spec.scheme is not None:
         return
-    if plan.preparation is not None and plan.preparation.kind == "features":
-        return  # rows of unit length: noise moves a score by the same amount, whatever the dimension
+    from sordino.cli.plan import effective_of
     from sordino.planning import planner
 
     names = (
@@ -204,6 +203,7 @@ def _warn(plan: Plan, model: nn.Module, federation: Federation) -> None:
     noise = {"multiplier": plan.multiplier} if plan.multiplier is not None else {"epsilon": plan.epsilon}
     given = {name: getattr(plan, name) for name in names} | noise
     given["dimension"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    given["effective"] = effective_of(plan, given["dimension"], federation.classes)
     given["examples"] = max(1, federation.examples // federation.clients)
     forecast = planner.plan(planner.Scenario(**given))
     if forecast.verdict != "plausible":

@@ -10,6 +10,7 @@ from sordino.planning.bands import best
 from sordino.planning.scenario import Scenario, left, left_of, outcome, ratio_of, relation_of, schedule
 from sordino.privacy import accounting
 from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling, Unit
+from sordino.recipes.frontier import ROUNDS
 from sordino.recipes.settings import pooled_rounds
 
 PLAUSIBLE = 0.5  # noise that is left over the signal, up to which learning is plausible
@@ -38,6 +39,8 @@ def _example_unit(s: Scenario, z: float, remains: float) -> Remedy | None:
     observer = Observer.SECAGG_SERVER if s.observer is Observer.SERVER else s.observer
     records = s.clients * s.examples
     rounds, batch = pooled_rounds(records, s.epsilon or 1.0)  # what `sordino train` would choose
+    if s.effective is not None:  # by recipe frontier, whose rate suits its own rounds
+        rounds, batch = ROUNDS["grey"], max(1, records // 10)
     other = replace(s, unit=Unit.EXAMPLE, observer=observer, sampling=Sampling.POISSON, cohort=None, relation=None)
     other = replace(other, rounds=rounds, batch_size=batch)
     z_, ratio_ = outcome(other)
@@ -46,7 +49,8 @@ def _example_unit(s: Scenario, z: float, remains: float) -> Remedy | None:
         f"all {s.clients:,} clients, in secret batches of {other.batch:,}, for {rounds} rounds. Multiplier {z_:.3g}, noise "
         f"{ratio_:.2g} times the bound."
     )
-    options = f"--unit example --observer {observer} --rounds {rounds} --batch-size {other.batch}"
+    options = f"--unit example --observer {observer}"
+    options += "" if s.effective is not None else f" --rounds {rounds} --batch-size {other.batch}"
     return Remedy("the example unit", text, options, ratio_, left(other))
 
 
@@ -132,7 +136,7 @@ def _more_clients(s: Scenario, z: float, remains: float) -> Remedy | None:
 
 def _fewer_parameters(s: Scenario, z: float, remains: float) -> Remedy | None:
     dimension = math.floor(s.dimension * (PLAUSIBLE / remains) ** 2)
-    if dimension < 1:
+    if dimension < 1 or s.effective is not None:  # fewer features would have noise of the same size on a score
         return None
     doubt = "; hardly a model" if dimension < 500 else ""
     text = f"Train {dimension:,} parameters (now {s.dimension:,}{doubt}), the rest frozen at public values."

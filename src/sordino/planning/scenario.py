@@ -4,6 +4,7 @@ Each contribution to a round is clipped to the bound, so their mean is no longer
 deviation z times the bound lies on each of d coordinates of the sum. On the mean of m contributions that is noise of
 length z * sqrt(d) / m bounds. One round need not be heard through its noise: steps of T rounds add up, their signal with T and their
 noise with sqrt(T). So what decides is the noise that is *left* when all rounds are averaged, z * sqrt(d / T) / m, over the signal.
+Rows of features have length 1, and noise on a score does not grow with their number: a head on them counts as `effective` parameters.
 Updates of whole clients mostly point one way, and their mean is nearly as long as the bound. Gradients of single records partly cancel:
 their mean has about 0.3 bounds (`SIGNAL`). What a unit is exposed to is the scheme's word, as in training.
 """
@@ -47,6 +48,7 @@ class Scenario:
     multiplier: float | None = None
     batch_size: int = 256
     local_epochs: int = 1
+    effective: int | None = None  # parameters that the noise counts as, where rows of features have length 1; None: all
 
     def __post_init__(self) -> None:
         words = (("unit", Unit), ("observer", Observer), ("sampling", Sampling), ("relation", Relation))
@@ -56,6 +58,8 @@ class Scenario:
                 errors.one_of(list(kind), **{name: value})
                 object.__setattr__(self, name, kind(value))
         errors.whole(1, clients=self.clients, dimension=self.dimension, rounds=self.rounds, examples=self.examples)
+        if self.effective is not None:
+            errors.whole(1, effective=self.effective)
         errors.whole(1, cohort=self.members, batch_size=self.batch_size, local_epochs=self.local_epochs)
         errors.between(0, 1, delta=self.delta)
         if self.members > self.clients:
@@ -151,7 +155,8 @@ def ratio_of(setting: Scenario, multiplier: float) -> float:
 def left_of(setting: Scenario, multiplier: float) -> float:
     """The noise that is left when the means of all releases are averaged, over the signal."""
     averaged = math.sqrt(setting.rounds * setting.plan.scheme.steps(setting.sizes))
-    return ratio_of(setting, multiplier) / averaged / SIGNAL[setting.unit]
+    counted = math.sqrt((setting.effective or setting.dimension) / setting.dimension)
+    return ratio_of(setting, multiplier) * counted / averaged / SIGNAL[setting.unit]
 
 
 def outcome(setting: Scenario) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from sordino.plain import Json, Plain
 from sordino.plan import Plan
 from sordino.preparation import Preparation, preparation_from
 from sordino.privacy.vocabulary import Observer, Unit
-from sordino.recipes import frontier
+from sordino.recipes import client_unit, frontier
 from sordino.recipes.choice import Choice
 from sordino.recipes.facts import PublicFacts
 from sordino.recipes.networks import fan_in, model_for
@@ -83,6 +83,13 @@ def complete(
     scheme = select(chosen, unit, observer).name
     if scheme == "pooled" and not published and _unlike_columns(facts, settings):
         take(_scaled(facts, settings))
+    whole = scheme == "client" and not published
+    if whole and featured and not _against_features(given):
+        against = []
+        for choice in client_unit.features(
+            facts, float(settings["epsilon"]), float(settings.get("delta") or DELTA), pin
+        ):
+            take(choice)
     if settings.get("prepare"):
         facts = facts.prepared(_preparation(settings["prepare"]))
     epsilon = float(settings.get("epsilon") or EPSILON)
@@ -92,12 +99,18 @@ def complete(
         printed = paper_network(chosen.name, str(given.get("data", "digits"))) if published else None
         if printed is not None:
             take(Choice("model", printed, "the network that the paper trains on this data"))
-        suited = model_for(facts, epsilon if chosen.private else None, scheme in ("pooled", "plain"))
+        asked_epsilon = epsilon if chosen.private else None
+        if whole:
+            suited = client_unit.model(facts, asked_epsilon)
+        else:
+            suited = model_for(facts, asked_epsilon, scheme in ("pooled", "plain"))
         left = f"; recipe frontier is left out, since {' and '.join(against)} was given" if against else ""
         take(replace(suited, reason=suited.reason + left))
         network = build(settings["model"], facts.shape, facts.classes)
     optimizer = str(settings.get("server_optimizer") or "adam")
-    asked = Asked(facts, chosen, published, epsilon, fan_in(network), optimizer)
+    weights = [(p.numel(), p.dim()) for p in network.parameters()]
+    size, linear = sum(numbers for numbers, _ in weights), client_unit.is_linear(axes for _, axes in weights)
+    asked = Asked(facts, chosen, published, epsilon, fan_in(network), optimizer, size, linear, settings)
     for choice in BY_SCHEME[scheme](asked):
         take(choice)
     return settings, tuple(choices)
@@ -114,6 +127,11 @@ def _against_frontier(given: Plain) -> list[str]:
     found = [name for name in OTHERWISE if given.get(name) is not None]
     found += ["unit"] if given.get("unit", Unit.EXAMPLE) != Unit.EXAMPLE else []
     return found + (["observer"] if given.get("observer") == Observer.SERVER else [])
+
+
+def _against_features(given: Plain) -> bool:
+    """Whether something was given that features in the client unit cannot keep; other methods and samplings they can."""
+    return any(given.get(name) is not None for name in ("model", "prepare", "mechanism", "multiplier"))
 
 
 def _by_name(given: Plain, facts: PublicFacts | None, pin: bool, recipe: str) -> tuple[Json, tuple[Choice, ...]]:

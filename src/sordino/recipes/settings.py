@@ -10,10 +10,12 @@ small. The rate falls to zero: the fall averages the noise of the last rounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sordino.methods import Method
+from sordino.plain import Plain
+from sordino.recipes import client_unit
 from sordino.recipes.choice import Choice
 from sordino.recipes.facts import PublicFacts
 from sordino.recipes.networks import rate_for
@@ -22,6 +24,12 @@ ROUNDS, MOST_ROUNDS = 240, 480
 QUIET = 60_000  # records times epsilon, from which on more rounds pay
 PASSES, FEWER_PASSES, MANY = 40, 20, 12_000  # over the data; fewer over many records, where time counts
 LEAST_BATCH, MOST_BATCH = 32, 10_000
+
+
+SCALED = [
+    Choice("steps", "scaled", "a rate then means the same under every bound"),
+    Choice("lr_schedule", "decay", "the fall averages the noise of the last rounds"),
+]
 
 
 @dataclass(frozen=True)
@@ -34,16 +42,16 @@ class Asked:
     epsilon: float  # that was given; a middling one where only a multiplier was
     fan: int  # the most inputs that one unit of the network adds up
     optimizer: str  # the server's, if it was given, else adam
+    dimension: int  # parameters of the network
+    linear: bool  # in its input
+    settings: Plain  # what is settled already
 
 
 def _server(asked: Asked, rate: str) -> list[Choice]:
     """Steps of the server, and the name of the setting that is their rate. Published variants step as their papers print."""
     chosen = [Choice("server_optimizer", "adam", "its steps have the length of the rate, whatever the network")]
     if not asked.published:
-        chosen += [
-            Choice("steps", "scaled", "a rate then means the same under every bound"),
-            Choice("lr_schedule", "decay", "the fall averages the noise of the last rounds"),
-        ]
+        chosen += SCALED
     if asked.optimizer == "adam":
         chosen.append(Choice(rate, rate_for(asked.fan), f"for Adam and units of up to {asked.fan:,} inputs"))
     else:
@@ -80,22 +88,26 @@ def pooled(asked: Asked) -> list[Choice]:
 
 
 CLIENT_ROUNDS = 60
-LOCAL_STEPS = 10  # of a client in a round, about
 
 
 def client(asked: Asked) -> list[Choice]:
-    each = max(1, asked.facts.records // asked.facts.clients)
-    batch = min(32, each)
-    epochs = max(1, min(5, LOCAL_STEPS * batch // each))
-    return [
-        Choice(
-            "rounds", CLIENT_ROUNDS, "each round is many local steps, and more rounds bring as much noise as signal"
-        ),
-        Choice("batch_size", batch, f"clients hold about {each:,} records"),
-        Choice("local_epochs", epochs, f"about {LOCAL_STEPS} local steps in a round"),
-        Choice("lr", _sgd(asked.fan), f"for local SGD and units of up to {asked.fan:,} inputs"),
-        *_server(asked, "server_lr"),
-    ]
+    """Whole clients; the reasons are those of `client_unit`."""
+    facts, given = asked.facts, asked.settings
+    dimension = client_unit.counted(asked.dimension, facts.classes, _featured(given))
+    left = client_unit.left_over(dimension, facts.clients, asked.epsilon)
+    work = client_unit.local_work(facts, left, _featured(given), asked.linear)
+    if asked.published or not asked.linear or given.get("server_optimizer") == "adam":
+        usual = "each round is many local steps, and more rounds bring as much noise as signal"
+        lr = Choice("lr", client_unit.sgd_rate(asked.fan), f"for local SGD and units of up to {asked.fan:,} inputs")
+        return [Choice("rounds", CLIENT_ROUNDS, usual), *work, lr, *_server(asked, "server_lr")]
+    rounds = client_unit.rounds_for(left)
+    optimizer = str(given.get("server_optimizer") or "momentum")
+    steps = client_unit.linear_steps(asked.fan, _featured(given), rounds, facts.clients, asked.epsilon, optimizer)
+    return [client_unit.rounds(left), *work, *steps, *SCALED]
+
+
+def _featured(settings: Plain) -> bool:
+    return isinstance(settings.get("prepare"), Mapping) and settings["prepare"].get("kind") == "features"
 
 
 def local(asked: Asked) -> list[Choice]:
@@ -121,11 +133,6 @@ def plain(asked: Asked) -> list[Choice]:
         Choice("optimizer", "adam", "its steps have the length of the rate, whatever the network"),
         Choice("lr", rate_for(asked.fan) / 5, f"for local Adam and units of up to {asked.fan:,} inputs"),
     ]
-
-
-def _sgd(fan: int) -> float:
-    """Local steps that stay stable for inputs of unit size: the curvature grows with their number."""
-    return float(f"{min(0.5, 4 / fan):.2g}")
 
 
 BY_SCHEME: dict[str, Callable[[Asked], list[Choice]]] = {

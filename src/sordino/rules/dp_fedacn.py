@@ -21,7 +21,7 @@ those of equation 14 (eta = 1) and are halved at each overshoot, down to 0.2: wi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -139,7 +139,8 @@ class Unscaled(Flat):
 
 
 def certified(setting: RuleContext, *, eta: float = 0.2, share: float | None = None, warm: float = 1.0) -> Decaying:
-    return Decaying(quantile.certified(setting, target=0.5, eta=eta, share=share, warm=warm))
+    tracker = quantile.certified(setting, target=0.5, eta=eta, share=share, warm=warm)
+    return Decaying(replace(tracker, searches=False))  # the paper's step, from the first round on
 
 
 def published(setting: RuleContext) -> AsPrinted:

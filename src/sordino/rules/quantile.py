@@ -11,9 +11,10 @@ Since the bits ride with the clipped sum, the round is one Gaussian event of mul
 z_sum = (z^-2 - (2 sigma_b)^-2)^(-1/2) (theorem 1), where sigma_b, the noise on the bits, is m/20 if the budget
 allows.
 
-With eta = 0.2 the bound moves by a tenth a round at most. The certified variant adds two things, both computed from
+With eta = 0.2 the bound moves by a tenth a round at most. The certified variant adds three things, all computed from
 released values and thus free: it starts with larger steps, which are halved each time the bound is overshot, until
-they are down to eta; and it follows the bits only as far as their noise lets them be believed (`trust`).
+they are down to eta; steps double while nearly all units lie on one side round after round, since the bound is decades off then; and
+it follows the bits only as far as their noise lets them be believed (`trust`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from sordino.methods import RuleContext
     from sordino.plan import Plan
 
+PINNED = 0.8  # part of the largest possible miss, from which on a bound is far off
+SURE = 3.0  # standard deviations of the noise that such a miss must have
+FARTHEST = 4.0  # times the first step: the longest
 LOWEST, HIGHEST = 1e-12, 1e12  # of any bound: what sums in fixed point and in double precision carry with ease
 
 
@@ -46,6 +50,7 @@ class Quantile:
     share: float = 0.05
     warm: float = 0.0  # the first step; 0: no warm-up
     steady: bool = True  # follow noisy bits less
+    searches: bool = False  # with longer and longer steps while the bound is far off
 
     def __post_init__(self) -> None:
         positive(bound=self.start, eta=self.eta)
@@ -67,9 +72,16 @@ class Quantile:
         miss = within - self.target
         step = state["step"]
         if miss * state["side"] < 0:  # overshot
-            step = max(self.eta, step / 2)
+            step = max(self.eta, (min(step, self.warm) if self.searches else step) / 2)
+        elif self.searches and miss * state["side"] > 0 and self._far(miss, seen.answer.noise):
+            step = max(step, min(2 * step, FARTHEST * self.warm))
         gain = step * (trust(seen.answer.noise) if self.steady else 1.0)
         return {"bound": clamp(state["bound"] * math.exp(-gain * miss)), "step": step, "side": float(np.sign(miss))}
+
+    def _far(self, miss: float, noise: float) -> bool:
+        """Whether nearly all units lie on one side, which noise does not explain."""
+        most = 1 - self.target if miss > 0 else self.target
+        return abs(miss) >= max(PINNED * most, SURE * noise)
 
 
 def clamp(bound: float) -> float:
@@ -99,7 +111,9 @@ def differs(plan: Plan) -> tuple[str, ...]:
 def certified(
     setting: RuleContext, *, target: float = 0.5, eta: float = 0.2, share: float | None = None, warm: float = 2.0
 ) -> Quantile:
-    return Quantile(setting.plan.bound, target, eta, bit_share(setting) if share is None else share, warm)
+    return Quantile(
+        setting.plan.bound, target, eta, bit_share(setting) if share is None else share, warm, searches=True
+    )
 
 
 def published(setting: RuleContext, *, target: float = 0.5, eta: float = 0.2, share: float | None = None) -> Quantile:
