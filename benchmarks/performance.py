@@ -115,7 +115,7 @@ def calibrating(accounting: dict[str, Any]) -> str:
 
 def only_clipping(w3: dict[str, Any]) -> None:
     """Put the table by model on the page again, measured by itself; the rest of the page stays."""
-    apart = "Measured again by itself (`w3.py`), later than the other tables and on another machine; one pass."
+    apart = "Measured again by itself (`w3.py`), later than the other tables and on another machine."
     path = HERE.parent / "docs" / "performance.md"
     text = path.read_text()
     start = text.index(CLIPPING)
