@@ -12,7 +12,7 @@
     python benchmarks/fedmap.py controller      time of one decision
 
 `--full` takes the paper's 150 rounds of three local epochs (hours on two cores); the default is a small form of 20 rounds of one, and
-`--short` one of 10 rounds of three. A line of JSON for each run goes to `--out` (default results/fedmap.jsonl) and is not run again if it
+`--short` one of 10 rounds of three. A line of JSON for each run goes to `--out` (default docs/results/fedmap.jsonl) and is not run again if it
 is there; `--cell` runs one cell of a table (for instance `--cell "20 sum fixed"`). `--page` puts the tables on docs/fedmap.md.
 """
 
@@ -29,7 +29,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
-from page import fill
+from page import DOCS, fill
 
 Table = Iterator[str]  # lines of Markdown, as they come
 BASE: dict[str, Any] = {
@@ -97,7 +97,7 @@ class Study:
         return self.run(**changes)
 
     def _place(self, key: str) -> Path:
-        return self.out.with_suffix("") / hashlib.sha256(key.encode()).hexdigest()[:16]
+        return Path(__file__).parent / "results" / "fedmap" / hashlib.sha256(key.encode()).hexdigest()[:16]
 
     def run(self, **changes: Any) -> dict[str, Any]:
         settings = BASE | self.form | changes
@@ -318,7 +318,7 @@ def main() -> None:
     parser.add_argument("--cell", help="run one cell of a table, by name, and nothing else that is not in --out yet")
     parser.add_argument("--rounds", type=int, help="another number of rounds")
     parser.add_argument("--seed", type=int, help="another seed (where a table does not go through several)")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "fedmap.jsonl")
+    parser.add_argument("--out", type=Path, default=DOCS / "results" / "fedmap.jsonl")
     parser.add_argument("--workers", type=int, default=0, help="processes that train (default: one per core)")
     parser.add_argument("--done", action="store_true", help="run nothing that is not in --out yet (published columns)")
     parser.add_argument("--page", action="store_true", help="put the tables on docs/fedmap.md")
