@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from sordino.errors import BadInput
-from sordino.features import filters, generator
+from sordino.features import filters, generator, levels
 from sordino.features.extractor import _shrunk
 from sordino.features.maps import Block, FeatureMap, _cells, pixels
 
@@ -94,7 +94,8 @@ def test_signals_are_pictures_of_height_one() -> None:
     block = Block(6, patch=8, cells=4, threshold=0.5, mirror=False)
     bank = filters.build(generator.images(30, (2, 64), 0).reshape(30, 2, 1, 64), (1, 8), 6, 0, symmetric=False)
     features = FeatureMap((2, 64), [block], [bank])(generator.images(3, (2, 64), seed=1))
-    assert features.shape == (3, 2 * 6 * 4) and np.isfinite(features).all() and features.max() > 0
+    assert features.shape == (3, 2 * 6 * 4 + levels.size(2)) and np.isfinite(features).all()
+    assert features[:, : 2 * 6 * 4].max() > 0
 
 
 def test_cells_share_a_border_evenly() -> None:
@@ -106,6 +107,20 @@ def test_cells_share_a_border_evenly() -> None:
 def test_bytes_and_floats_are_the_same_picture() -> None:
     picture = generator.images(1, (1, 4, 4), seed=0)[0]
     assert torch.allclose(pixels(picture), pixels(picture.astype(np.float32) / 255))
+
+
+def test_the_units_of_a_picture_or_of_a_channel_do_not_reach_filters() -> None:
+    picture = generator.images(1, (3, 12, 12), seed=3)[0].astype(np.float32)
+    usual = pixels(-1.0 - picture)
+    assert torch.allclose(usual, pixels(1e-4 * (-1.0 - picture)), atol=1e-5) and 0.2 < usual.std() < 0.3
+    assert usual.isfinite().all() and pixels(np.full((1, 4, 4), 7.0)).eq(0).all()
+
+    block = Block(6, patch=8, cells=1, threshold=0.5, mirror=False)
+    bank = filters.build(generator.images(30, (2, 64), 0).reshape(30, 2, 1, 64), (1, 8), 6, 0, symmetric=False)
+    mapped, signals = FeatureMap((2, 64), [block], [bank]), np.random.default_rng(0).normal(size=(3, 2, 64))
+    other = signals * np.array([[1e-4], [1e3]]) + np.array([[5.0], [-2.0]])
+    assert np.allclose(mapped(signals)[:, :12], mapped(other)[:, :12], atol=1e-4)
+    assert not np.allclose(mapped(signals)[:, 12:], mapped(other)[:, 12:], atol=0.1)
 
 
 def test_pictures_that_do_not_fit_are_refused() -> None:

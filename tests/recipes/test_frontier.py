@@ -54,7 +54,7 @@ def test_auto_takes_it_where_it_was_measured_to_win_and_nothing_stands_against_i
     settings, choices = completing.complete({"epsilon": 2.0}, many)  # auto is the default
     assert settings["model"] == "head" and any("--recipe none" in choice.reason for choice in choices)
     assert completing.complete({"recipe": "none"}, many)[0]["model"] == "std-cnn"
-    signals, short = PublicFacts(600, 10, (3, 128), 6), PublicFacts(600, 10, (3, 40), 6)
+    signals, short = PublicFacts(600, 10, (3, 128), 6), PublicFacts(600, 10, (3, 24), 6)
     assert completing.complete({"rounds": 3}, signals)[0]["model"] == "head"
     for given, facts in (({}, few), ({"model": "linear"}, many), ({"epsilon": 50.0}, many),
                          ({}, short), ({"method": "adact"}, many)):  # fmt: skip

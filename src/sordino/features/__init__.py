@@ -2,6 +2,7 @@
 
     generator    synthetic pictures, from a seed
     filters      filters from synthetic pictures
+    levels       signals on one scale, and how high and wide they lay
     maps         the feature map: responses, thresholds, pooling
     examples     what is done to the features of one example: unit length, power, a given mean, damped directions
     extractor    all of the above for one recipe and one shape of data, under one digest

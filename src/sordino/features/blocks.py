@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sordino.errors import BadInput, at_least, whole
+from sordino.features import levels
 
 
 @dataclass(frozen=True)
@@ -69,3 +70,9 @@ def picture_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     raise BadInput(
         f"Features are for pictures (channels, height, width) or signals (channels, length), not shape {tuple(shape)}; add the channel axis."
     )
+
+
+def sizes(shape: tuple[int, ...], blocks: Sequence[Block]) -> list[int]:
+    """How many features each block has; for signals, their levels come last."""
+    found = [block.size(picture_shape(shape)) for block in blocks]
+    return found + ([levels.size(shape[0])] if len(shape) == 2 else [])

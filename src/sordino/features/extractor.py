@@ -49,7 +49,7 @@ class Extractor:
         return sum(self.map.sizes)
 
     def joined(self, x: np.ndarray, threads: int = 1) -> np.ndarray:
-        """Rows of unit length (float32) from pictures: bytes, or floats from 0 to 1."""
+        """Rows of unit length (float32) from pictures or signals."""
         return examples.joined(self.map(x, threads), self.map.sizes, self.recipe.power)
 
     def finished(self, rows: np.ndarray | Rows, mean: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -81,7 +81,7 @@ def extractor(recipe: Recipe, shape: tuple[int, ...], threads: int = 1) -> Extra
 
 def named(recipe: Recipe, banks: Sequence[filters.FilterBank]) -> str:
     """The digest of a recipe's features and of the filters that were made for it."""
-    name = hashlib.blake2b(recipe.features_digest.encode(), digest_size=16, person=b"sordino.extract")
+    name = hashlib.blake2b(recipe.features_digest.encode(), digest_size=16, person=b"sordino.extrac2")
     for bank in banks:
         name.update(bank.digest.encode())
     return name.hexdigest()

@@ -22,7 +22,8 @@ import numpy as np
 import torch
 
 from sordino.errors import BadInput
-from sordino.features.blocks import Block, picture_shape
+from sordino.features import levels
+from sordino.features.blocks import Block, picture_shape, sizes
 from sordino.features.filters import FilterBank
 
 _PIECE = 200  # filters at a time: 729 positions of them are 580 kB
@@ -95,16 +96,16 @@ def _cells(positions: int, cells: int, soft: int = 0) -> torch.Tensor:
 
 
 class FeatureMap:
-    """All blocks for pictures of one shape (or signals, as pictures of height 1)."""
+    """All blocks for pictures of one shape, or for signals: as pictures of height 1, and with their `levels` behind the blocks."""
 
     def __init__(self, shape: tuple[int, ...], blocks: Sequence[Block], banks: Sequence[FilterBank]) -> None:
         self.given = tuple(shape)
         self.shape = picture_shape(shape)
         self.parts = [BlockMap(block, bank, self.shape) for block, bank in zip(blocks, banks, strict=True)]
-        self.sizes, self.banks = [block.size(self.shape) for block in blocks], tuple(banks)
+        self.sizes, self.banks = sizes(shape, blocks), tuple(banks)
 
     def __call__(self, x: np.ndarray, threads: int = 1) -> np.ndarray:
-        """Features (n, sum of sizes) of pictures (n, C, H, W): bytes, or floats from 0 to 1."""
+        """Features (n, sum of sizes) of pictures (n, C, H, W) or signals (n, C, L)."""
         x = np.asarray(x)
         if x.ndim != len(self.given) + 1 or tuple(x.shape[1:]) != self.given:
             raise BadInput(
@@ -127,14 +128,26 @@ class FeatureMap:
     @torch.no_grad()
     def _some(self, x: np.ndarray, out: np.ndarray, start: int, stop: int) -> None:
         for i in range(start, stop):
-            picture = pixels(x[i]).reshape(self.shape)
+            if len(self.given) == 2:
+                signal, out[i, -self.sizes[-1] :] = levels.standardised(x[i])
+                picture = torch.from_numpy(signal).reshape(self.shape)
+            else:
+                picture = pixels(x[i])
             row, at = torch.from_numpy(out[i]), 0
             for part, size in zip(self.parts, self.sizes):
                 part(picture, row[at : at + size].view(2, -1, part.block.filters))
                 at += size
 
 
+USUAL = 0.25  # the deviation of the pixels of a picture, from 0 to 1
+_LIGHT = 1 / 8  # the least largest value of a picture whose floats go from 0 to 1
+
+
 def pixels(x: np.ndarray) -> torch.Tensor:
-    """Floats from 0 to 1; bytes are divided by 255."""
-    out = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
-    return out.div_(255) if x.dtype == np.uint8 else out
+    """Pixels from 0 to 1: bytes are divided by 255. Floats of any other range are brought to the usual deviation, each picture by itself."""
+    if x.dtype == np.uint8:
+        return torch.from_numpy(np.array(x, np.float32)).div_(255)
+    if x.min() >= 0 and _LIGHT <= x.max() <= 1:
+        return torch.from_numpy(np.array(x, np.float32))
+    scaled, _ = levels.standardised(x.reshape(1, -1))
+    return torch.from_numpy(scaled).mul_(USUAL).reshape(x.shape)

@@ -4,6 +4,9 @@
 that was kept out of training, from a starting point that earlier trials had found with the help of test sets
 (docs/features.md). Other pictures take the settings of the nearest kind: one channel, or more. Large pictures are shrunk to
 about 32 pixels a side, small ones get smaller patches and fewer cells.
+
+Most signals are windows of something that goes on, so filters are averaged over the whole length at three scales; a few are
+also averaged over quarters, for signals that begin at a moment that means something (a heartbeat, a day).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from sordino.features.generator import Leaves
 from sordino.plain import Json
 
 SIDE = 32  # pixels to which large pictures are shrunk, about
+SHORTEST_PATCH, LONGEST_PATCH = 4, 32  # steps of a signal
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,10 @@ def recipe_for(shape: tuple[int, ...]) -> Recipe:
     """The recipe for pictures (channels, height, width) or signals (channels, length)."""
     channels, height, width = picture_shape(shape)
     if height == 1:
-        blocks = (
-            Block(200, 16, threshold=1.0, cells=4, mirror=False),
-            Block(200, 16, threshold=1.0, cells=4, shrink=4, mirror=False),
-        )
-        return Recipe(blocks, damped=100, pictures=1000)
+        patch = max(SHORTEST_PATCH, min(width // 8, LONGEST_PATCH))
+        blocks = [Block(200, patch, cells=1, shrink=shrink, mirror=False) for shrink in (1, 2, 4)]
+        blocks.append(Block(25, patch, cells=4, shrink=2, mirror=False))
+        return Recipe(tuple(blocks), damped=100, pictures=1000)
     side = min(height, width)
     shrink = max(1, side // SIDE)
     patch = 6 if side >= 16 else max(2, side // 3)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sordino.errors import BadInput, positive, whole
-from sordino.features.blocks import Block, picture_shape
+from sordino.features.blocks import Block, picture_shape, sizes
 from sordino.features.recipe import Recipe, recipe_for
 from sordino.machine import cores
 from sordino.preparation.base import Preparation, Released, Stages, Statistic
@@ -96,7 +96,7 @@ class _Rows(Stages):
         whole_shape = picture_shape(shape)
         for block in self.recipe.blocks:
             block.seen(whole_shape)
-        self.dimension = sum(block.size(whole_shape) for block in self.recipe.blocks)
+        self.dimension = sum(sizes(shape, self.recipe.blocks))
         self.shape = (-(-(self.dimension + 1) // EVEN) * EVEN,)
 
     @cached_property

@@ -17,7 +17,7 @@ from sordino.errors import BadInput, positive, whole
 from sordino.plain import Json
 from sordino.preparation import Features
 from sordino.privacy import calibration
-from sordino.recipes.networks import SMALLEST_PICTURE
+from sordino.recipes.networks import SHORTEST_SIGNAL, SMALLEST_PICTURE
 from sordino.recipes.shares import share_for
 
 NAME = "frontier"
@@ -64,9 +64,9 @@ def settings(shape: tuple[int, ...], records: int, epsilon: float, delta: float 
 def wins(shape: tuple[int, ...], epsilon: float) -> bool:
     """Where it was measured to beat every network here: pictures and signals (docs/regret.md), at a small epsilon.
 
-    Not on pictures of a few pixels, of which a linear model learns from fewer records.
+    Not on pictures of a few pixels or signals of a few steps, of which a linear model learns from fewer records.
     """
-    small = len(shape) == 3 and min(shape[1:]) < SMALLEST_PICTURE
+    small = min(shape[1:], default=0) < (SMALLEST_PICTURE if len(shape) == 3 else SHORTEST_SIGNAL)
     return epsilon <= WINS_TO and not small and _has_features(shape)
 
 
