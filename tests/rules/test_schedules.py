@@ -48,7 +48,8 @@ def watched(name: str, kept: list[float]) -> Method:
 
         class Watched(kind):
             def observe(self, state, seen):
-                kept.append(seen.bound.size)
+                if seen.mean.size:  # a release, and not the server that works out the noise of a round
+                    kept.append(seen.bound.size)
                 return super().observe(state, seen)
 
         return Watched(**{name: getattr(rule, name) for name in kind.__dataclass_fields__})

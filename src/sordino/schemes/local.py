@@ -171,7 +171,11 @@ class LocalRound(ScheduledRound):
         states = cast(tuple[State, ...], require_released(aggregate.reports, "the state of a local client's rule"))
         mean = total / self.terms.denominator(cohort)
         bound = self.rule.bound(rule_state, None)  # that the round begins with
-        return Release(mean, bound, 0.0, merge(states) if states else self._skip(t, rule_state))
+        return Release(mean, bound, self.noise(t, rule_state), merge(states) if states else self._skip(t, rule_state))
+
+    def noise(self, t: int, rule_state: State) -> float | None:
+        """The deviation of the noise in the mean: what becomes of the noise of a step in the steps after it is not known."""
+        return None
 
     def step_bound(self, released: Release) -> float | None:
         """What was released is a move of the model: its own steps followed the bound (`LocalSteps`), this one does not."""
