@@ -302,6 +302,15 @@ def test_fedmap_metrics_tell_sigma_and_the_multiplier_apart(linear, tmp_path, on
     (row,) = result.metrics
     assert row["multiplier"] == pytest.approx(wanted) and row["sigma"] == pytest.approx(2.0)
     assert "probability" not in result.statement.text()  # batches are pieces of shuffled data
+    assert result.to_json()["multiplier"] is None  # clients set their own
+
+
+def test_a_guess_is_told_wherever_a_run_is(linear, tmp_path):
+    settings = AT_CLIENTS | {"method": "dp-fedagnc", "multiplier": 0.2}
+    plan, _, _, _, result = run(linear, tmp_path, 2, **settings)
+    guess = plan.method_spec.guess
+    assert result.to_json()["departures"] == [guess]
+    assert " ".join(guess.split()) in " ".join(result.statement.text().split())
 
 
 def test_dp_fedacn_tells_its_noise_as_it_is(linear, tmp_path):

@@ -40,7 +40,9 @@ def deviation(proxies: Sequence[float], target: float) -> float:
 def surrogate(
     bias: float, sigma: float, dimension: int, spread: float, batch: int, smoothness: float = 1.0, rate: float = 0.01
 ) -> float:
-    """Equation 18: U = L |b(C)|^2 + L eta (sigma_g^2 / B + d sigma^2); the clipping bias |b| has to be known from elsewhere.
+    """Equation 18: U = L |b(C)|^2 + L eta (sigma_g^2 / B + d sigma^2), with sigma on the mean of a batch.
+
+    The clipping bias |b| and the spread sigma_g^2 have to be known from elsewhere.
 
     >>> surrogate(bias=2.0, sigma=0.5, dimension=4, spread=8.0, batch=8, smoothness=1.0, rate=0.5)
     5.0
