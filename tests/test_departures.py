@@ -169,3 +169,11 @@ def test_what_no_paper_has_is_told():
     assert departures == ("prepare is standard; the paper has none.",)
     certified = plan("adact", **PAPERS, variant="certified", defence="soteria")
     assert certified.method_spec.departures(certified) == ()
+
+
+def test_a_guess_says_what_was_read_and_what_is_ours():
+    guesses = {name: line.guess for name, line in METHODS.items() if line.guess}
+    assert set(guesses) == {"dp-fedagnc", "dp-fedamvc", "dp-fedggc"}
+    for guess in guesses.values():
+        assert " read; DP-FedACN " in guess and guess.endswith("our guess.")
+    assert "of the last round in one place and of the last batch in another" in guesses["dp-fedagnc"]
