@@ -136,6 +136,10 @@ def test_a_short_command_runs_a_method_as_its_paper_does(method):
     assert made.method_spec.departures(made) == made.method_spec.differs(made)
     assert made.server_optimizer in ("sgd", "momentum") and (made.steps, made.lr_schedule) == ("mean", "constant")
     assert (made.server_optimizer == "momentum") == (method in ("dp-bandmf", "quantile"))
+    if method in ("fedavg", "fedmap"):
+        assert made.weights == "size"
+    elif "weights" in made.method_spec.paper_setting:
+        assert made.weights == "uniform"
 
 
 @pytest.mark.parametrize("method", ["adact", "dp-fedacn", "noise-gamma", "fedmap", "dp-fedavg", "dp-fedddc", "fed-dpa"])

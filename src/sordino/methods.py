@@ -236,6 +236,7 @@ TABLE = (
             "unit": ("example",),
             "observer": ("server",),
             "sampling": ("fixed",),
+            "weights": ("size", "uniform"),  # equation 20 weighs by size, whatever a plan says
             "local_epochs": (3, 8, 5),
             "batch_size": (64, 4),
             "lr": (0.01, 0.001, 0.1),
