@@ -116,8 +116,13 @@ def _cut_off(place: Path) -> dict[str, Any] | None:
     if not (place / "metrics.jsonl").exists():
         return None
     rows = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
-    series = {"bounds": [row["bound"] for row in rows], "multipliers": [row["multiplier"] for row in rows]}
+    series = {"bounds": [row["bound"] for row in rows], "multipliers": [_noise(row) for row in rows]}
     return {"cut_off": len(rows), "epsilon_claimed": rows[-1]["eps_global"], **series} if rows else None
+
+
+def _noise(row: dict[str, Any]) -> float:
+    """As published sigma, the absolute size of the noise; else the multiplier."""
+    return row.get("sigma", row["multiplier"])
 
 
 def _run(settings: dict[str, Any], workers: int, place: Path) -> dict[str, Any]:
@@ -141,7 +146,7 @@ def _run(settings: dict[str, Any], workers: int, place: Path) -> dict[str, Any]:
         "even": result.terms.multiplier,
         "spent": [row["spent"] for row in rows],
         "spent_mean": [row.get("spent_mean") for row in rows],
-        "multipliers": [row["multiplier"] for row in rows],
+        "multipliers": [_noise(row) for row in rows],
         "bounds": [row["bound"] for row in rows],
         "seconds": round(time.perf_counter() - started, 1),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sordino.assembly import complete
 from sordino.methods import METHODS
 from sordino.plan import Plan
 
@@ -119,3 +120,64 @@ def test_fedmap_without_its_network_and_with_it():
     assert not any("seed 42" in reason for reason in said("fedmap", **setting, seed=42, secure=True)[1])
     everybody = said("fedmap", **setting, cohort=10)[1]
     assert not any("client sampling" in reason or "flipped a coin" in reason for reason in everybody)
+    # With q = 1 the printed cost is that of a Gaussian, to the letter.
+    assert any("expansion" in reason for reason in with_network) and not any("expansion" in r for r in everybody)
+    for still in ({"tune": 0}, {"lam": 0}):
+        assert not any("regulariser" in reason for reason in said("fedmap", **setting, options=still)[1])
+    assert any("regulariser" in reason for reason in with_network)
+    (untaught,) = said("fedmap", **setting, options={"pretrained": 0})[0]
+    assert "start at random" in untaught and "taught on" not in untaught
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_short_command_runs_a_method_as_its_paper_does(method):
+    """What nobody gave is the paper's where the paper says it: the recipes for certified runs have no say in it."""
+    made = Plan.from_json(complete({"data": "digits", "clients": 4, "method": method, "variant": "published"}))
+    assert made.method_spec.departures(made) == made.method_spec.differs(made)
+    assert made.server_optimizer in ("sgd", "momentum") and (made.steps, made.lr_schedule) == ("mean", "constant")
+    assert (made.server_optimizer == "momentum") == (method in ("dp-bandmf", "quantile"))
+    if method in ("fedavg", "fedmap"):
+        assert made.weights == "size"
+    elif "weights" in made.method_spec.paper_setting:
+        assert made.weights == "uniform"
+
+
+@pytest.mark.parametrize("method", ["adact", "dp-fedacn", "noise-gamma", "fedmap", "dp-fedavg", "dp-fedddc", "fed-dpa"])
+def test_other_steps_of_the_server_are_told(method):
+    settings = {"data": "digits", "clients": 4, "method": method, "variant": "published"}
+    other = {"server_optimizer": "momentum", "server_lr": 0.5, "lr_schedule": "decay"}
+    made = Plan.from_json(complete(settings | other))
+    told = made.method_spec.departures(made)
+    whose = made.method_spec.source
+    for name, paper in (("server_optimizer", "sgd"), ("server_lr", "1.0"), ("lr_schedule", "constant")):
+        assert f"{name} is {other[name]}; {whose} has {paper}." in told
+    if method != "fedmap":  # whose steps follow no bound of the plan
+        scaled = Plan.from_json(complete(settings | {"steps": "scaled"}))
+        assert f"steps is scaled; {whose} has mean." in scaled.method_spec.departures(scaled)
+
+
+def test_steps_of_the_server_are_told_in_another_unit_too():
+    settings = {"unit": "example", "observer": "public", "sampling": "poisson", "cohort": 10}
+    departures, _ = said("adact", **settings, server_optimizer="adam", local_epochs=3)
+    assert departures[2:] == ("server_optimizer is adam; the paper has sgd.",)
+
+
+def test_what_no_paper_has_is_told():
+    departures, _ = said("adact", **PAPERS, local_epochs=4, defence="soteria", personal="head", canaries=2)
+    assert departures == (
+        "defence is soteria; the paper has none.",
+        "personal is head; the paper has none.",
+        "canaries is 2; the paper has none.",
+    )
+    departures, _ = said("adact", **PAPERS, local_epochs=4, prepare="standard")
+    assert departures == ("prepare is standard; the paper has none.",)
+    certified = plan("adact", **PAPERS, variant="certified", defence="soteria")
+    assert certified.method_spec.departures(certified) == ()
+
+
+def test_a_guess_says_what_was_read_and_what_is_ours():
+    guesses = {name: line.guess for name, line in METHODS.items() if line.guess}
+    assert set(guesses) == {"dp-fedagnc", "dp-fedamvc", "dp-fedggc"}
+    for guess in guesses.values():
+        assert " read; DP-FedACN " in guess and guess.endswith("our guess.")
+    assert "of the last round in one place and of the last batch in another" in guesses["dp-fedagnc"]

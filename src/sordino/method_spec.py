@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 BOTH = (Unit.CLIENT, Unit.EXAMPLE)
 GAUSSIAN = ("gaussian",)
+# Of a paper's setting, what also means something in another unit than the paper's.
+IN_ANY_UNIT = ("unit", "observer", "mechanism", "server_optimizer", "server_lr", "lr_schedule", "steps")
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class Method:
     claim: Callable[..., float | None] | None = None
     # Whether, for this plan, the reasons only concern the printed epsilon, and a larger one can be proven all the same.
     provable_as_published: Callable[[Plan], bool] = lambda plan: False
+    # (plan, multiplier) -> the standard deviation of published noise that does not follow the bound; None: it follows.
+    sigma: Callable[[Plan, float], float] | None = None
     mechanisms: tuple[str, ...] = GAUSSIAN
     private: bool = True  # False for the non-private baseline
     # A scheme of the method's own; None: by unit and observer (`schemes.select`).
@@ -100,7 +104,7 @@ class Method:
             return ()
         settings = self.paper_setting
         if "unit" in settings and plan.unit not in settings["unit"]:
-            settings = {name: settings[name] for name in ("unit", "observer") if name in settings}
+            settings = {name: settings[name] for name in IN_ANY_UNIT if name in settings}
         elif plan.cohort_size == plan.clients and (plan.unit == Unit.CLIENT or "fixed" in settings.get("sampling", ())):
             # All clients take part, however they are drawn.
             settings = {name: values for name, values in settings.items() if name != "sampling"}
@@ -110,7 +114,17 @@ class Method:
             for name, values in settings.items()
             if chosen[name] not in values
         )
-        return (*self.differs(plan), *otherwise)
+        return (*self.differs(plan), *otherwise, *self._additions(plan))
+
+    def _additions(self, plan: Plan) -> tuple[str, ...]:
+        """What a plan adds that none of the sources has."""
+        added = {
+            "defence": plan.defence,
+            "personal": plan.personal,
+            "prepare": plan.prepare.get("kind"),
+            "canaries": plan.canaries or None,
+        }
+        return tuple(f"{name} is {what}; {self.source} has none." for name, what in added.items() if what is not None)
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -152,6 +166,10 @@ class Method:
         return self.private and (
             plan.variant == Variant.CERTIFIED or not self.reasons or self.provable_as_published(plan)
         )
+
+    def sigma_in(self, plan: Plan, multiplier: float) -> float | None:
+        """The standard deviation of the noise of this plan, where it does not follow the bound."""
+        return self.sigma(plan, multiplier) if self.sigma is not None and plan.published else None
 
     def reasons_in(self, plan: Plan) -> tuple[str, ...]:
         """Why a run of this plan is not private: reasons that are true of it."""

@@ -38,14 +38,19 @@ from sordino.schemes.fedmap.scheme import FedMapScheme
 __all__ = ["METHODS", "TABLE", "Method", "RuleContext", "adopt", "method"]
 
 # The server adds the mean as it is.
-PLAIN_STEPS: dict[str, tuple[object, ...]] = {"server_optimizer": ("sgd",), "server_lr": (1.0,)}
+PLAIN_STEPS: dict[str, tuple[object, ...]] = {
+    "server_optimizer": ("sgd",),
+    "server_lr": (1.0,),
+    "lr_schedule": ("constant",),
+    "steps": ("mean",),
+}
 # How the papers train. In DP-FedACN's experiments, and AdaCT's, each client clips its whole update and adds its own noise to it.
 AT_CLIENTS: MappingProxyType[str, tuple[object, ...]] = MappingProxyType(
     {"unit": ("client",), "observer": ("server",), "sampling": ("fixed",), "weights": ("uniform",)} | PLAIN_STEPS
 )
 AT_SERVER: MappingProxyType[str, tuple[object, ...]] = MappingProxyType({"unit": ("client",), "observer": ("public",)})
 DP_SGD: MappingProxyType[str, tuple[object, ...]] = MappingProxyType(
-    {"unit": ("example",), "observer": ("public",), "sampling": ("poisson",)}
+    {"unit": ("example",), "observer": ("public",), "sampling": ("poisson",)} | PLAIN_STEPS
 )
 EITHER = ("gaussian", "laplace")
 
@@ -66,7 +71,9 @@ TABLE = (
         "McMahan et al. 2018, Learning differentially private recurrent language models",
         fixed.certified,
         mechanisms=EITHER,
-        paper_setting=AT_SERVER | {"sampling": ("poisson",), "optimizer": ("sgd",), "mechanism": GAUSSIAN},
+        paper_setting=AT_SERVER
+        | {"sampling": ("poisson",), "optimizer": ("sgd",), "mechanism": GAUSSIAN}
+        | PLAIN_STEPS,
         differs=fixed.differs,
     ),
     Method(
@@ -88,6 +95,7 @@ TABLE = (
         reasons=dp_fedacn.REASONS,
         claim=claims.label,
         reasons_of=dp_fedacn.reasons_of,
+        sigma=dp_fedacn.sigma,
         paper_setting=AT_CLIENTS,
         own_scheme=gradient_sum.as_published,
     ),
@@ -149,7 +157,10 @@ TABLE = (
         "Andrew et al. 2021, Differentially private learning with adaptive clipping",
         quantile.certified,
         quantile.published,
-        paper_setting=AT_SERVER | {"sampling": ("poisson",), "weights": ("uniform",)},
+        # Algorithm 1 is DP-FedAvg-M: with momentum at the server. Without it the bound moves alike.
+        paper_setting=AT_SERVER
+        | {"sampling": ("poisson",), "weights": ("uniform",), "lr_schedule": ("constant",), "steps": ("mean",)}
+        | {"server_optimizer": ("momentum", "sgd")},
         differs=quantile.differs,
     ),
     Method(
@@ -174,7 +185,7 @@ TABLE = (
         "automatic",
         "Bu et al. 2023, Automatic clipping: differentially private deep learning made easier and stronger",
         automatic.certified,
-        paper_setting=DP_SGD,
+        paper_setting=DP_SGD | {"server_optimizer": ("sgd", "adam")},
     ),
     Method(
         "dp-bandmf",
@@ -189,7 +200,7 @@ TABLE = (
             "server_optimizer": "momentum",
             "lr_schedule": "constant",
         },  # fmt: skip
-        paper_setting=AT_SERVER | {"sampling": ("poisson",)},
+        paper_setting=AT_SERVER | {"sampling": ("poisson",), "steps": ("mean",)},
         differs=banded.differs,
         own_scheme=turns.own_scheme,
     ),
@@ -203,7 +214,7 @@ TABLE = (
         reasons_of=fed_dpa.reasons_of,
         defaults={"unit": "client", **{name: values[0] for name, values in fed_dpa.PUBLIC_CODE.items()}},
         source="the public code",
-        paper_setting=fed_dpa.PUBLIC_CODE,
+        paper_setting=fed_dpa.PUBLIC_CODE | PLAIN_STEPS,
         differs=fed_dpa.differs,
         schedule=fed_dpa.schedule,
         claim=claims.rdp,
@@ -225,11 +236,13 @@ TABLE = (
             "unit": ("example",),
             "observer": ("server",),
             "sampling": ("fixed",),
+            "weights": ("size", "uniform"),  # equation 20 weighs by size, whatever a plan says
             "local_epochs": (3, 8, 5),
             "batch_size": (64, 4),
             "lr": (0.01, 0.001, 0.1),
             "optimizer": ("sgd",),
-        },
+        }
+        | PLAIN_STEPS,
         differs=fedmap.differs,
         scheme=FedMapScheme,
     ),

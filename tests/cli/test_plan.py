@@ -92,3 +92,20 @@ def test_bad_input_gets_one_sentence(capsys, line, names):
     assert main(["plan", *line.split()]) == 2
     out, err = capsys.readouterr()
     assert not out and err.count("\n") == 1 and names in err and err.rstrip().endswith(".")
+
+
+def test_a_preset_is_not_promised_what_only_a_proof_of_another_method_gives(capsys):
+    """The forecast is of a fixed bound; a preset runs its paper's method, whose epsilon is another one, or none."""
+    assert main(["plan", "--preset", "adact-cifar10"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "As published adact is not private: no epsilon is proven for such a run" in text
+    assert main(["plan", "--preset", "adact-cifar10", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["as_published"]
+    assert told["epsilon"] == "inf" and told["epsilon_claimed"] == pytest.approx(4.0) and len(told["reasons"]) == 5
+    assert main(["plan", "--preset", "gamma-mnist"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "As published noise-gamma has multiplier 9.69, claims epsilon 0.5 and proves 6.825." in text
+    assert main(["plan", "--preset", "fedmap-svhn", "--unit", "client", "--json"]) == 0  # FedMAP has no such unit
+    assert "as_published" not in json.loads(capsys.readouterr().out)
+    assert main(["plan", "--json"]) == 0
+    assert "as_published" not in json.loads(capsys.readouterr().out)

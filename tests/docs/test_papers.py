@@ -60,6 +60,14 @@ def test_every_preset_and_every_paper_is_on_the_page():
     assert len(ROWS) > 80
 
 
+def test_the_networks_have_the_sizes_that_the_page_tells():
+    from sordino.schemes.fedmap.metanet.net import load
+
+    text = PAGE.read_text()
+    for kind in ("published", "certified"):
+        assert f"{sum(p.numel() for p in load(kind).parameters()):,}" in text
+
+
 def test_a_place_that_is_not_there_would_be_noticed():
     with pytest.raises(AssertionError, match="has no Nobody"):
         test_every_place_exists_and_every_line_has_a_verdict("| x | `rules/fixed.py: Nobody` | faithful |")

@@ -48,7 +48,8 @@ def watched(name: str, kept: list[float]) -> Method:
 
         class Watched(kind):
             def observe(self, state, seen):
-                kept.append(seen.bound.size)
+                if seen.mean.size:  # a release, and not the server that works out the noise of a round
+                    kept.append(seen.bound.size)
                 return super().observe(state, seen)
 
         return Watched(**{name: getattr(rule, name) for name in kind.__dataclass_fields__})
@@ -110,3 +111,61 @@ def test_a_round_that_releases_nothing_moves_a_schedule_too(linear, tmp_path):
     cohorts = [row["cohort"] for row in result.metrics]
     assert 0 in cohorts
     assert [row["bound"] for row in result.metrics] == pytest.approx([1 - 0.8 * t / 5 for t in range(6)])
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_dp_fedacn_as_printed_moves_once_a_round_in_every_scheme(linear, tmp_path, place):
+    """C_{t+1} = exp(L_t) rho_t C_t (equation 14) after the last release of a round, and C_t until then."""
+    from dataclasses import replace
+
+    from sordino.rules.dp_fedacn import AsPrinted
+
+    seen_by: list[tuple[int, bool, float, float]] = []
+
+    class Watched(AsPrinted):
+        def observe(self, state, seen):
+            seen_by.append((seen.round, seen.ends_round, seen.bound.size, float(seen.answer.total.mean())))
+            return super().observe(state, seen)
+
+    line = METHODS["dp-fedacn"]
+    method = replace(line, name="watched-dp-fedacn", published=lambda setting: Watched(setting.plan.bound))
+    one = {"clients": 3} if place.startswith("client") else {"clients": 1}
+    plan = Plan(
+        data="toy", method=method, variant="published", rounds=4, local_epochs=EPOCHS, batch_size=10, multiplier=0.5, bound=0.3,
+        lr=0.1, **one, **PLACES[place],
+    )  # fmt: skip
+    result = train(linear(), toy(plan.clients), plan, out=tmp_path / "run", options=HERE)
+    expected, begins = seen_by[0][2], []
+    for at, (t, ends, bound, low) in enumerate(seen_by):
+        if at == 0 or seen_by[at - 1][1]:
+            begins.append(expected)
+        assert bound == pytest.approx(expected), (at, t)
+        if ends:
+            expected *= math.exp(low - 0.5) * (math.sqrt(1 - 1 / t) if t > 1 else 1.0)
+    assert len(begins) == 4 and sum(ends for _, ends, _, _ in seen_by) == 4
+    told = [row["bound"] for row in result.metrics]
+    # In round 1 a client that releases by itself asks for norms, and the server never hears the answer.
+    assert told == pytest.approx(begins if place != "example, local" else [None, *begins[1:]])
+
+
+def test_metrics_of_clients_that_ask_for_norms_themselves_tell_a_bound_that_clipped(linear, tmp_path):
+    """AdaCT as printed, one record at a time: the bound is a quantile of every batch; the last one of a round is told."""
+    from dataclasses import replace
+
+    from sordino.rules.exact import ExactQuantile
+
+    kept: list[tuple[int, float]] = []
+
+    class Watched(ExactQuantile):
+        def observe(self, state, seen):
+            kept.append((seen.round, seen.bound.size))
+            return super().observe(state, seen)
+
+    method = replace(METHODS["adact"], name="watched-adact", published=lambda setting: Watched(setting.plan.bound))
+    plan = Plan(
+        data="toy", method=method, variant="published", rounds=3, local_epochs=EPOCHS, batch_size=10, multiplier=0.5, bound=7.0,
+        lr=0.1, clients=1, **PLACES["example, local"],
+    )  # fmt: skip
+    result = train(linear(), toy(1), plan, out=tmp_path / "run", options=HERE)
+    last = {round: bound for round, bound in kept}
+    assert [row["bound"] for row in result.metrics] == pytest.approx([last[1], last[2], last[3]])

@@ -16,6 +16,7 @@ from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit
 if TYPE_CHECKING:
     from sordino.plan import Plan
     from sordino.planning.planner import Forecast
+    from sordino.planning.scenario import Scenario
 
 EXAMPLES = """examples:
   sordino plan                                                              the defaults of `sordino train`
@@ -89,8 +90,51 @@ def run(args: argparse.Namespace) -> int:
     from sordino.planning.planner import Scenario, plan
 
     forecast = plan(Scenario(**setting))
-    print(json.dumps(to_json(forecast)) if args.json else _text(forecast))
+    printed = as_published(args.preset, forecast.setting) if args.preset else None
+    if args.json:
+        print(json.dumps(to_json(forecast) | ({} if printed is None else {"as_published": printed})))
+    else:
+        print(_text(forecast, None if printed is None else _told(args.preset, printed)))
     return 0
+
+
+# Of a forecast, what a preset may have been given besides.
+_OF_SCENARIOS = (
+    "clients", "rounds", "epsilon", "delta", "multiplier", "unit", "observer", "relation", "batch_size", "local_epochs",
+)  # fmt: skip
+
+
+def as_published(preset: str, setting: Scenario) -> Json | None:
+    """What the run of a preset proves and claims, whose method is not the fixed bound of the forecast; None: it has no such run."""
+    from sordino.plan import Plan
+    from sordino.schemes import settle
+
+    changed = {name: getattr(setting, name) for name in _OF_SCENARIOS} | {"cohort": setting.members}
+    try:
+        wanted = Plan(**presets.read(preset) | changed)
+        terms = settle(wanted, setting.sizes)
+    except BadInput:  # the method does not run in the setting that was given over the preset
+        return None
+    return {
+        "method": wanted.method,
+        "epsilon": plain(terms.spent.epsilon),
+        "epsilon_claimed": terms.claimed,
+        "multiplier": terms.multiplier or None,
+        "reasons": list(terms.reasons),
+    }
+
+
+def _told(preset: str, printed: Json) -> str:
+    """The same in words."""
+    why = f"`sordino train --preset {preset}` says why"
+    if printed["reasons"]:
+        said = f"As published {printed['method']} is not private: no epsilon is proven for such a run ({why})."
+    else:
+        said = (
+            f"As published {printed['method']} has multiplier {printed['multiplier']:.4g}, claims epsilon "
+            f"{printed['epsilon_claimed']:.4g} and proves {printed['epsilon']:.4g}."
+        )
+    return f"{said} The figures above are those of a fixed bound, with the noise that a proof needs."
 
 
 # Of a preset, what a forecast is about; the rest of it is for `sordino train`.
@@ -205,7 +249,7 @@ def to_json(forecast: Forecast) -> dict[str, object]:
     }
 
 
-def _text(forecast: Forecast) -> str:
+def _text(forecast: Forecast, note: str | None = None) -> str:
     from sordino.planning.remedies import PLAUSIBLE
 
     s = forecast.setting
@@ -218,6 +262,7 @@ def _text(forecast: Forecast) -> str:
         f"multiplier  {forecast.multiplier:g}",
         f"noise       {forecast.noise_to_bound:,.3g} times the bound on a mean; over all rounds {forecast.left:,.3g} times the signal",
         "",
+        *([*textwrap.wrap(note, 100), ""] if note else []),
         *textwrap.wrap(forecast.summary, 100),
     ]
     if forecast.remedies:

@@ -147,7 +147,9 @@ def by_shards(labels: np.ndarray, clients: int, shards: int, generator: np.rando
 def natural(data: Dataset, clients: int | None, seed: int) -> Split:
     """Each row with its owner. Fewer clients than owners takes that many owners at random."""
     if data.groups is None:
-        raise BadInput(f"{data.name} does not say whose its examples are: choose iid, dirichlet or shards.")
+        raise BadInput(
+            f"{data.name} does not say whose its examples are: choose iid, dirichlet, dirichlet-mix or shards."
+        )
     groups = np.asarray(data.groups)
     owners, positions = np.unique(groups, return_inverse=True)
     if clients is not None:

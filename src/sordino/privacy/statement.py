@@ -39,6 +39,9 @@ class Statement:
     secure: bool = False  # noise from a source that cannot be repeated
     rate: float | None = None
     multiplier: float | tuple[float, ...] | None = None
+    sigma: float | None = (
+        None  # standard deviation of noise that does not follow the bound, so that no multiplier describes it
+    )
     rule: str = ""  # how the bound was set, in words
     steps: int = 1  # releases charged in each round
     epsilon_claimed: float | None = None
@@ -184,25 +187,31 @@ class Statement:
 
     def _computed(self) -> list[str]:
         by_step = self.unit is Unit.EXAMPLE and self.steps > 1
-        sampling = phrases.sampling(self.sampling, self.unit, f"{self.rate or 1:g}", by_step)
         releases = f"{self.rounds} rounds" + (f" of {self.steps} releases each" if self.steps > 1 else "")
-        said = [
-            f"Accounting: {phrases.phrase(phrases.ACCOUNTANT, self.accountant)}.",
-            f"Releases: {releases}. Sampling: {sampling}.",
-        ]
+        said = [f"Accounting: {phrases.phrase(phrases.ACCOUNTANT, self.accountant)}.", f"Releases: {releases}."]
+        if (
+            self.proven or self.sampling is not Sampling.NONE
+        ):  # without a proof there is nothing that it gains or does not gain
+            sampling = phrases.sampling(self.sampling, self.unit, f"{self.rate or 1:g}", by_step)
+            said[-1] += f" Sampling: {sampling}."
         if self.separation > 1:
             said.append(phrases.IN_TURNS.format(rounds=self.separation))
         if self.multiplier is not None and self.sealed:
             said.append(phrases.OWN_MULTIPLIERS.format(range=_range(self.multiplier)))
         elif self.multiplier is not None:
             said.append(f"Multiplier (noise on the sum divided by the bound): {_range(self.multiplier)}.")
+        if self.sigma is not None:
+            said.append(
+                f"Standard deviation of the noise: {self.sigma:.4g}, whatever the bound; no multiplier describes it."
+            )
         said.append(f"Noise: {phrases.NOISE[self.noise]}.")
         if self.rule:
             said.append(f"Bound: {self.rule}.")
         if self.dimension is not None:
             said.append(f"Model: {self.dimension:,} released numbers.")
         if self.noise_to_bound is not None:
-            said.append(f"On the mean of a round the noise is {self.noise_to_bound:.3g} times as long as the bound.")
+            release = "one release" if self.steps > 1 else "a round"
+            said.append(f"On the mean of {release} the noise is {self.noise_to_bound:.3g} times as long as the bound.")
         return said
 
     def _budget(self) -> list[str]:

@@ -66,6 +66,11 @@ def reasons_of(plan: Plan) -> tuple[str, ...]:
     return (how, of_records, first, noise, sign)
 
 
+def sigma(plan: Plan, multiplier: float) -> float:
+    """The standard deviation that is drawn, whatever C_t is."""
+    return multiplier * plan.bound
+
+
 def rho(t: float) -> float:
     """The decay of round t (equation 9)."""
     return math.sqrt(1 - 1 / t) if t > 1 else 1.0

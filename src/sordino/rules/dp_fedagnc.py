@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from sordino.plan import Plan
 
 GUESS = (
-    "Of van der Veen et al. 2018 only the abstract was read; DP-FedACN says that the mean requires an additional privacy budget, "
-    "not how it is paid."
+    "Of van der Veen et al. 2018 only the abstract was read; DP-FedACN has the mean norm of the last round in one place and of the last "
+    "batch in another, and says that the mean requires an additional privacy budget, not how it is paid: the exact mean of a round, "
+    "for which nothing is paid, is our guess."
 )
 REASONS = (
     "The original was not read, and our guess at it pays nothing for the mean: DP-FedACN says that the mean requires an additional "

@@ -27,6 +27,7 @@ def build_statement(
     """
     plan, scheme = terms.plan, terms.scheme
     sampling, q = scheme.proof_sampling(terms.public)
+    sigma = plan.method_spec.sigma_in(plan, terms.multiplier)
     return Statement(
         method=plan.method,
         variant=plan.variant,
@@ -46,7 +47,8 @@ def build_statement(
         notes=notes if terms.proven else (),
         prelude=_prelude(terms),
         held_out=held_out.words(terms),
-        multiplier=terms.multipliers or None,
+        multiplier=(terms.multipliers or None) if sigma is None else None,
+        sigma=sigma,
         rule=f"{plan.method} ({plan.method_spec.paper})",
         steps=scheme.steps(terms.public),
         separation=scheme.separation,
@@ -63,7 +65,7 @@ def build_statement(
         personal=scheme.keeps_personal,
         defence=plan.defence,
         dimension=state.theta.size,
-        noise_to_bound=noise_to_bound(terms, state.theta.size),
+        noise_to_bound=noise_to_bound(terms, state.theta.size) if sigma is None else None,
     )
 
 
@@ -89,10 +91,11 @@ def _prelude(terms: Terms) -> tuple[str, ...]:
 
 
 def noise_to_bound(terms: Terms, dimension: int) -> float | None:
-    """Length of the noise on the mean of one release, in bounds: z sqrt(d) / m."""
+    """Length of the noise on the mean of one release, in bounds: z sqrt(d) / m; Laplace noise of scale z has the deviation sqrt(2) z."""
     if not terms.multiplier:
         return None
-    return terms.multiplier * math.sqrt(dimension) / terms.scheme.contributions(terms.public)
+    std = terms.multiplier * (math.sqrt(2) if terms.plan.mechanism == "laplace" else 1.0)
+    return std * math.sqrt(dimension) / terms.scheme.contributions(terms.public)
 
 
 def _assumptions(terms: Terms, simulated: bool) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ before the round is over, and `schemes.client` releases once a round.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from sordino.privacy.bounds import Bound
 from sordino.privacy.randomness import source, stream
 from sordino.privacy.release import Private
 from sordino.privacy.vocabulary import Observer, Unit
-from sordino.rules.base import NOTHING, RoundOutput, Rule
+from sordino.rules.base import NOTHING, RoundOutput, Rule, State
 from sordino.schemes import certified, expected
 from sordino.schemes.base import Exposure
 from sordino.schemes.client import Client, WholeClients
@@ -92,10 +93,26 @@ class EpochRelease(Client):
         return EpochUpdates(site, theta, rule, terms)
 
     def rounds(self, context: Context) -> Round:
-        return LocalRound(context)
+        return EpochRound(context)
 
     def expected(self, terms: Terms, rule: Rule, asked: Request, taken: float) -> Request:
         return expected.same(released_request(terms, asked.round, asked.state), asked)
+
+
+class EpochRound(LocalRound):
+    """The mean of what clients released, each after every epoch."""
+
+    def noise(self, t: int, rule_state: State) -> float | None:
+        """Releases are added up, so their noises are, too: that of every epoch at every client of a cohort."""
+        state, z, epochs, squares = dict(rule_state), self.terms.multiplier_of(t), self.plan.local_epochs, 0.0
+        for epoch in range(epochs):
+            bound = self.rule.bound(state, None)
+            std = bound.std(z)
+            squares += float(np.mean(np.square(std)))
+            nothing = np.zeros(0)
+            ends = epoch == epochs - 1
+            state = self.rule.observe(state, RoundOutput(t, bound, None, nothing, std, epochs=1, ends_round=ends))
+        return math.sqrt(squares / self.plan.cohort_size)
 
 
 class EpochUpdates(WholeClients):

@@ -170,8 +170,21 @@ class LocalRound(ScheduledRound):
         total = require_released(aggregate.total, "what local clients send").decode()
         states = cast(tuple[State, ...], require_released(aggregate.reports, "the state of a local client's rule"))
         mean = total / self.terms.denominator(cohort)
-        bound = self.rule.bound(rule_state, None)  # that the round begins with
-        return Release(mean, bound, 0.0, merge(states) if states else self._skip(t, rule_state))
+        after = merge(states) if states else self._skip(t, rule_state)
+        return Release(mean, self._clipped(rule_state, after), self.noise(t, rule_state), after)
+
+    def _clipped(self, before: State, after: State) -> Bound | None:
+        """The bound that the round begins with; where every release asks for norms first, that of the last one.
+
+        None where clients asked in this round and will not again: their answer never came here.
+        """
+        if self.rule.query(before).pre_clip is None:
+            return self.rule.bound(before, None)
+        return None if self.rule.query(after).pre_clip is None else self.rule.bound(after, None)
+
+    def noise(self, t: int, rule_state: State) -> float | None:
+        """The deviation of the noise in the mean: what becomes of the noise of a step in the steps after it is not known."""
+        return None
 
     def step_bound(self, released: Release) -> float | None:
         """What was released is a move of the model: its own steps followed the bound (`LocalSteps`), this one does not."""

@@ -52,7 +52,9 @@ class RoundMetrics:
     cohort: int | None  # None where it must not be told
     bound: float | None
     multiplier: float
-    noise: float  # norm of the noise in the mean, expected; public
+    noise: (
+        float | None
+    )  # norm of the noise in the mean, expected; public. None: it cannot be told, as of many local steps
     moved: float  # norm of the noisy mean
     extra: dict[str, float] = field(default_factory=dict)
 
@@ -70,7 +72,7 @@ class Release:
 
     mean: np.ndarray
     bound: Bound | None
-    noise: float | np.ndarray  # std of the noise in the mean
+    noise: float | np.ndarray | None  # std of the noise in the mean; None: it cannot be told
     rule: State
 
 
@@ -180,22 +182,31 @@ class ScheduledRound(Round):
     # ---- public numbers ----------------------------------------------------------------------------------------------------
 
     def _metrics(self, t: int, cohort: np.ndarray, released: Release) -> RoundMetrics:
-        noise, moved = length(np.broadcast_to(released.noise, (released.mean.size,))), length(released.mean)
-        snr = signal_to_noise(moved, noise)
+        moved, std = length(released.mean), released.noise
+        noise = None if std is None else length(np.broadcast_to(std, (released.mean.size,)))
+        snr = None if noise is None else signal_to_noise(moved, noise)
         return RoundMetrics(
             cohort=len(cohort) if self.scheme.cohort_visible else None,
             bound=None if released.bound is None else released.bound.size,
-            multiplier=self.terms.multiplier_of(t),
+            multiplier=self._multiplier(t, released.bound),
             noise=noise,
             moved=moved,
             extra={} if snr is None else {"snr": snr},
         )
 
+    def _multiplier(self, t: int, bound: Bound | None) -> float:
+        """That of the round; where noise does not follow the bound, as some papers print it, what it comes to under this one."""
+        z = self.terms.multiplier_of(t)
+        if self.plan.method_spec.sigma_in(self.plan, z) is None or bound is None:
+            return z
+        return float(np.mean(bound.std(z))) / bound.size
+
 
 def signal_to_noise(mean: float, noise: float) -> float | None:
     """AdaCT's Eq. 7, from released values alone: the length of the signal in the noisy mean over that of its noise.
 
-    The paper divides raw norms by the noise. Here the signal is what the released mean is longer than its noise, whose length is public.
+    The paper divides the raw norm of one clipped update by sigma C, the deviation of a single coordinate. Here the signal is what the
+    released mean is longer than its noise, and the noise has its full length: sqrt(d) times the deviation of a coordinate of the mean.
 
     >>> signal_to_noise(5.0, 4.0), signal_to_noise(3.0, 4.0), signal_to_noise(1.0, 0.0)
     (0.75, 0.0, None)

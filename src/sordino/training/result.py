@@ -47,6 +47,7 @@ class Result:
     def to_json(self) -> dict[str, object]:
         plan, claimed = self.plan, self.terms.claimed
         seconds = [row["seconds"] for row in self.metrics]
+        guess = [plan.method_spec.guess] if plan.published and plan.method_spec.guess else []
         return {
             "method": plan.method,
             "variant": str(plan.variant),
@@ -58,9 +59,10 @@ class Result:
             "delta": plan.delta,
             "epsilon_claimed": claimed,
             "reasons": list(self.terms.reasons),
-            "departures": list(plan.method_spec.departures(plan)),
+            "departures": [*guess, *plan.method_spec.departures(plan)],
             "rounds": self.rounds,
-            "multiplier": self.terms.multiplier,
+            # None: clients set their own, as in FedMAP as published; 0 is for a method without noise.
+            "multiplier": self.terms.multiplier or (None if plan.private else 0.0),
             "accuracy": self.accuracy if self.accuracy is not None or self.held_out is None else self.held_out.accuracy,
             "fairness": None if self.fairness is None else self.fairness.to_json(),
             "seconds_per_round": float(np.median(seconds)) if seconds else None,

@@ -64,6 +64,6 @@ def test_what_is_printed_is_less_than_what_holds():
 def test_all_reasons_are_told():
     told = method("fedmap").reasons
     assert len(told) == 14
-    for word in ("expansion", "sensitivity", "clipped", "many noisy steps", "who takes part", "raw gradients", "sends its sigma",
+    for word in ("expansion", "sensitivity", "clipped", "noisy step for each batch", "who takes part", "raw gradients", "sends its sigma",
                  "filter", "weighted", "gradient is zero", "seed 42", "pre-trained"):  # fmt: skip
         assert sum(word in reason for reason in told) >= 1, word

@@ -48,6 +48,7 @@ def report_to_plain(report: Report | RawReport) -> Parts:
         said |= {"bounds": list(report.bounds), "multipliers": list(report.multipliers)}
     else:
         said |= {"weight": report.weight, "sigma": report.sigma, "bound": report.bound}
+        said |= {"multiplier": report.multiplier}
     return said, arrays
 
 
@@ -55,7 +56,8 @@ def report_from_plain(said: Plain, arrays: Mapping[str, np.ndarray]) -> Report |
     try:
         client, own = int(said["client"]), state_from_plain(said["own"], arrays)
         if "sigma" in said:
-            return RawReport(client, own, int(said["weight"]), float(said["sigma"]), float(said["bound"]))
+            numbers = (float(said[name]) for name in ("sigma", "bound", "multiplier"))
+            return RawReport(client, own, int(said["weight"]), *numbers)
         return Report(client, own, tuple(map(float, said["bounds"])), tuple(map(float, said["multipliers"])))
     except (KeyError, TypeError, ValueError):
         raise BadInput("a report cannot be read: both sides need the same version.") from None

@@ -52,6 +52,7 @@ class RawReport:
     weight: int
     sigma: float
     bound: float
+    multiplier: float  # the noise on the sum of a batch over its bound
 
 
 class PublishedSteps(ControlledSteps):
@@ -74,7 +75,7 @@ class PublishedSteps(ControlledSteps):
         batches = stream(self.plan.seed, request.round, k, "batches")
         noise = source(self.plan.seed, request.round, k, "noise", self.plan.secure)
         rows, drift = item.own.rows.tolist(), float(request.state["moved"])
-        bounds, sigmas = [], []
+        bounds, sigmas, multipliers = [], [], []
         for _ in range(self.plan.local_epochs):
             for part in np.array_split(batches.permutation(len(y)), math.ceil(len(y) / self.plan.batch_size)):
                 at = torch.from_numpy(part).to(x.device)
@@ -92,11 +93,12 @@ class PublishedSteps(ControlledSteps):
                     self._regularise(net, rows)
                 bounds.append(bound)
                 sigmas.append(sigma)
+                multipliers.append(self._std(sigma, len(part)) / bound)
         weighted = np.nan_to_num(flat.theta.cpu().numpy().astype(np.float64) - self.theta, posinf=0, neginf=0) * len(y)
         out += request.grid.round(np.clip(weighted, -(2.0**28), 2.0**28))
         tuned = net.personal if net is not None and self.rule.tune else item.own.net
         own = replace(item.own, net=tuned, rows=np.asarray(rows, np.float32).reshape(-1, 4), bound=bounds[-1])
-        return RawReport(k, own, len(y), float(np.mean(sigmas)), float(np.exp(np.mean(np.log(bounds)))))
+        return RawReport(k, own, len(y), float(np.mean(sigmas)), typical(bounds), typical(multipliers))
 
     def _decide(self, net: MetaNet, rows: list[list[float]]) -> tuple[float, float]:
         """(C, sigma) of the batch."""
@@ -120,11 +122,15 @@ class PublishedSteps(ControlledSteps):
         """The mean of clipped gradients; sigma is the noise on their sum, or on the mean itself."""
         clip = Flat(bound)
         total, norms = clipped_to(clip)
-        std = sigma if self.rule.on_sum else sigma * len(norms)  # on the sum
+        std = self._std(sigma, len(norms))
         grid = mechanisms.FixedPoint.for_bound(max(bound, 16 * sigma), len(norms))  # room for the noise too
         raw = Private(mechanisms.Sum(grid.encode(total), grid), bound=clip)
         noisy, _ = mechanisms.gaussian(raw, clip, std / bound, noise)
         return noisy.value / len(norms)
+
+    def _std(self, sigma: float, batch: int) -> float:
+        """Of the noise on the sum, under the reading that is asked for."""
+        return sigma if self.rule.on_sum else sigma * batch
 
     def _regularise(self, net: MetaNet, rows: list[list[float]]) -> None:
         """Equations 11 to 15. eps_global is a constant here, so it cannot appear in a gradient."""
@@ -139,3 +145,8 @@ class PublishedSteps(ControlledSteps):
 
     def _load(self) -> MetaNet:
         return load(PUBLISHED, self.plan.metanet)
+
+
+def typical(values: list[float]) -> float:
+    """The geometric mean."""
+    return float(np.exp(np.mean(np.log(values))))

@@ -19,7 +19,7 @@ from sordino.schemes.fedmap.budgets import PublishedTerms
 from sordino.schemes.fedmap.client import ClientState, ClientTask
 from sordino.schemes.fedmap.diagnostics import deviation, largest_claim, proxy
 from sordino.schemes.fedmap.metanet.features import PUBLISHED
-from sordino.schemes.fedmap.published import RawReport
+from sordino.schemes.fedmap.published import RawReport, typical
 from sordino.schemes.fedmap.rounds import pack, unpack
 from sordino.schemes.fedmap.rule import PrintedLedger
 from sordino.schemes.fedmap.scheme import PUBLISHED_GRID
@@ -61,10 +61,11 @@ class FedMapPublishedRound(Round):
         facts = RoundMetrics(
             cohort=len(reports),
             bound=_typical([report.bound for report in reports]),
-            multiplier=_typical([report.sigma for report in reports]) or 0.0,
-            noise=0.0,
+            multiplier=_typical([report.multiplier for report in reports]) or 0.0,
+            noise=None,
             moved=float(np.linalg.norm(mean)),
-            extra={"eps_global": rule["eps_global"]} | figures,
+            extra={"sigma": _typical([report.sigma for report in reports]) or 0.0, "eps_global": rule["eps_global"]}
+            | figures,
         )
         return RoundResult(TrainState(t, theta, optimizer, rule, pack(accounts) | {"rho": book.rho}), facts)
 
@@ -73,13 +74,13 @@ class FedMapPublishedRound(Round):
         bound, sigmas = _typical([report.bound for report in reports]), [report.sigma for report in reports]
         if bound is None:
             return {}
-        typical, rounds = proxy(bound, _typical(sigmas) or 0.0, self.plan.delta), before.get("rounds_seen", 0) + 1
+        here, rounds = proxy(bound, _typical(sigmas) or 0.0, self.plan.delta), before.get("rounds_seen", 0) + 1
         assert self.plan.epsilon is not None
-        strayed = (rounds - 1) * before.get("deviation", 0.0) + deviation([typical], self.plan.epsilon)
+        strayed = (rounds - 1) * before.get("deviation", 0.0) + deviation([here], self.plan.epsilon)
         least = min([before.get("least_sigma", math.inf), *sigmas])
         most = largest_claim(least, sampling.rate(self.plan), t, self.plan.delta)
         return {
-            "proxy": typical,
+            "proxy": here,
             "deviation": strayed / rounds,
             "least_sigma": least,
             "eps_most": most,
@@ -98,4 +99,4 @@ class FedMapPublishedRound(Round):
 
 
 def _typical(values: list[float]) -> float | None:
-    return math.exp(float(np.mean(np.log(values)))) if values else None
+    return typical(values) if values else None

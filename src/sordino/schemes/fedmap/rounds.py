@@ -122,7 +122,7 @@ class FedMapRound(Round):
             cohort=len(reports),
             bound=bound,
             multiplier=math.exp(float(np.mean(np.log(used)))) if used else 0.0,
-            noise=0.0,
+            noise=None,
             moved=float(np.linalg.norm(mean)),
             extra={"spent_mean": sum(own.spent for own in accounts.values()) / self.plan.clients / self.terms.budget},
         )

@@ -50,7 +50,7 @@ REASONS = (
     "Sigma is the absolute size of the noise while the bound C is chosen apart from it: what protects is sigma over the "
     "sensitivity, which the ledger never sees.",
     "It is not said whether single gradients or a batch's mean is clipped, so that the sensitivity is not known.",
-    "A client takes many noisy steps in a round, and the ledger charges one.",
+    "A client takes a noisy step for each batch of each local epoch, and the ledger charges one for the round.",
     "The ledger counts on client sampling, but the server sees who takes part and what each of them sends.",
     "Cohorts of a fixed size are accounted as if every client had flipped a coin.",
     "C and sigma are computed from the raw gradients of the batch that they protect, so that the size of the noise "
@@ -69,8 +69,11 @@ REASONS = (
 )
 
 
+TUNE, LAMBDA = 0.01, 0.1  # as published: the rate of tuning, which is ours, and the weight of the local penalty
 _NETWORK = (6, 7, 8, 10)  # places in the list: of what is true where a network sets C and sigma,
-_SOME_TAKE_PART, _FIXED_COHORTS = 4, 5  # where not all clients take part, and where cohorts have a fixed size,
+_REGULARISED = 10  # where it is tuned by the local penalty,
+# where not all clients take part (with q = 1 the cost is that of a Gaussian), and where cohorts have a fixed size,
+_SOME_TAKE_PART, _FIXED_COHORTS = (0, 4), 5
 _PUBLISHED_SEED, PAPERS_SEED = 12, 42  # and where noise is drawn from the paper's seed.
 _PAPERS_NETWORK = 13  # Our own MetaNet has seen no data set.
 
@@ -78,8 +81,10 @@ _PAPERS_NETWORK = 13  # Our own MetaNet has seen no data set.
 def reasons_of(plan: Plan) -> tuple[str, ...]:
     """True of this run."""
     untrue = {_PAPERS_NETWORK, *(_NETWORK if plan.options.get("sigma") else ())}
+    if not (plan.options.get("tune", TUNE) and plan.options.get("lam", LAMBDA)):
+        untrue.add(_REGULARISED)
     if plan.cohort_size == plan.clients:
-        untrue |= {_SOME_TAKE_PART, _FIXED_COHORTS}
+        untrue |= {*_SOME_TAKE_PART, _FIXED_COHORTS}
     elif plan.sampling != Sampling.FIXED:
         untrue.add(_FIXED_COHORTS)
     if plan.secure or plan.seed != PAPERS_SEED:
@@ -88,9 +93,11 @@ def reasons_of(plan: Plan) -> tuple[str, ...]:
 
 
 def differs(plan: Plan) -> tuple[str, ...]:
-    """Of a run with the network: what it was taught."""
+    """What sets C and sigma in this run."""
     if plan.options.get("sigma"):
         return ("No network: C and sigma are the same for every batch.",)
+    if plan.options.get("pretrained", 1) == 0:
+        return ("MetaNet was not taught before: its projection and its head start at random.",)
     if plan.metanet is not None:
         return ()
     return (
@@ -161,9 +168,9 @@ def certified(
 def published(
     setting: RuleContext,
     *,
-    lam: float = 0.1,
+    lam: float = LAMBDA,
     beta: float = 0.1,
-    tune: float = 0.01,
+    tune: float = TUNE,
     pretrained: float = 1,
     on_sum: float = 1,
     sigma: float = 0,
@@ -186,11 +193,15 @@ class PrintedLedger:
 
     def charge(self, clients: np.ndarray, sigmas: np.ndarray) -> None:
         """One round, whatever was done in it (equations 6 and 7)."""
+        self.rho[clients] += self.costs(sigmas)
+
+    def costs(self, sigmas: np.ndarray) -> np.ndarray:
+        """rho of a round for each sigma, at the six orders, from the table."""
         at = np.log(np.clip(sigmas, self.sigmas[0], self.sigmas[-1]) / self.sigmas[0])
         at = at / math.log(self.sigmas[-1] / self.sigmas[0]) * (BINS - 1)
         low = np.minimum(at.astype(np.intp), BINS - 2)
         part = (at - low)[:, None]
-        self.rho[clients] += (1 - part) * self._table[low] + part * self._table[low + 1]
+        return (1 - part) * self._table[low] + part * self._table[low + 1]
 
     def epsilon(self) -> float:
         """eps_global: the largest of any client (equations 8 and 9)."""

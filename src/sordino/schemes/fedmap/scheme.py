@@ -16,7 +16,7 @@ from sordino.errors import BadInput, NotPrivate
 from sordino.federation.sizes import PublicSizes
 from sordino.privacy.filter import Filter, NoBudget
 from sordino.privacy.mechanisms import FixedPoint
-from sordino.privacy.vocabulary import Observer
+from sordino.privacy.vocabulary import Observer, Sampling
 from sordino.rules.base import Rule
 from sordino.schemes import expected
 from sordino.schemes.fedmap import budgets
@@ -58,6 +58,10 @@ class FedMapScheme(Local):
         """As published K clients are drawn at random: nothing is proven there that a fixed number could spoil."""
         if not self.plan.published:
             super()._check_sampling()
+
+    def proof_sampling(self, sizes: PublicSizes) -> tuple[Sampling, float | None]:
+        """As published batches are pieces of shuffled data: no record is drawn by a coin."""
+        return (Sampling.NONE, None) if self.plan.published else super().proof_sampling(sizes)
 
     def check_prelude(self) -> None:
         raise BadInput(

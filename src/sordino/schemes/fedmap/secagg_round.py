@@ -67,7 +67,7 @@ class FedMapSecAggRound(FedMapRound):
             cohort=aggregate.contributors,
             bound=rule["bound"],
             multiplier=math.exp(tally.log_multiplier / tally.steps) if tally.steps else 0.0,
-            noise=0.0,
+            noise=None,
             moved=float(np.linalg.norm(mean)),
             extra={"spent_mean": spent / self.plan.clients},
         )
