@@ -3,8 +3,8 @@
 The noise on the mean of a round, in bounds, is z sqrt(d) / B. With a batch of a fixed part q of the n records over T rounds z grows
 with q sqrt(T), so that the noise is about c sqrt(T d) / (n epsilon) for any q that is not small: a larger batch costs time and gains
 little. So T rounds share a fixed number of passes over the data. Over T steps of a fixed length noise and signal grow alike, so T
-need only be as many as the optimiser wants: 240 in trials (docs/regret.md), more where records times epsilon is large and the noise
-small. The rate falls to zero: the fall averages the noise of the last rounds.
+need only be as many as the optimiser wants: 240 in trials (docs/regret.md), 360 for tables, more where records times epsilon is large
+and the noise small. The rate falls to zero: the fall averages the noise of the last rounds.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sordino.recipes.facts import PublicFacts
 from sordino.recipes.networks import rate_for
 
 ROUNDS, MOST_ROUNDS = 240, 480
+TABLE_ROUNDS = 360  # hidden units beside a linear model take longer
 QUIET = 60_000  # records times epsilon, from which on more rounds pay
 PASSES, FEWER_PASSES, MANY = 40, 20, 12_000  # over the data; fewer over many records, where time counts
 LEAST_BATCH, MOST_BATCH = 32, 10_000
@@ -59,9 +60,10 @@ def _server(asked: Asked, rate: str) -> list[Choice]:
     return chosen
 
 
-def pooled_rounds(records: int, epsilon: float) -> tuple[int, int]:
+def pooled_rounds(records: int, epsilon: float, table: bool = False) -> tuple[int, int]:
     """How many rounds, and how many records in each."""
-    rounds = int(min(max(ROUNDS, ROUNDS * math.sqrt(records * epsilon / QUIET)), MOST_ROUNDS))
+    least = TABLE_ROUNDS if table else ROUNDS
+    rounds = int(min(max(least, ROUNDS * math.sqrt(records * epsilon / QUIET)), MOST_ROUNDS))
     return rounds, min(max(passes(records) * records // rounds, LEAST_BATCH), MOST_BATCH, records)
 
 
@@ -72,9 +74,10 @@ def passes(records: int) -> int:
 
 def pooled(asked: Asked) -> list[Choice]:
     records = asked.facts.records
-    rounds, batch = pooled_rounds(records, asked.epsilon)
-    more = "more bring noise, not signal"
-    if rounds > ROUNDS:
+    table = len(asked.facts.shape) == 1 and not asked.linear
+    rounds, batch = pooled_rounds(records, asked.epsilon, table)
+    more = "hidden units take longer than a linear model" if table else "more bring noise, not signal"
+    if rounds > (TABLE_ROUNDS if table else ROUNDS):
         more = f"{records * asked.epsilon:,.0f} records times epsilon leave little noise"
     return [
         Choice("rounds", rounds, more),
