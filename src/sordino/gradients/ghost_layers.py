@@ -26,17 +26,16 @@ every layer with K + O + T^2 < 2^31, and an example never enters a sum with term
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from sordino.gradients import sums
+from sordino.gradients.formed import Formed, blocks
 
 KEEP = 1 << 18  # gradients of at least this many entries per example are never kept for a whole chunk
 _PASSES = 128  # products in single precision that cost as much as writing one kept entry and reading it twice
-_BLOCK = 1 << 19  # floats of unfolded input or Gram matrices alive at a time: about a second-level cache
 CANCEL = 2.0**-22  # of (sum of lengths of terms)^2, added to the squared norm of a gradient that is not formed
 
 
@@ -47,13 +46,6 @@ def direct_pays(t: int, k: int, o: int, most: int = KEEP) -> bool:
     T x T Gram matrices before.
     """
     return t > 1 and k * o < most and t * k * o + 2 * t * t * (k + o) > _PASSES * k * o
-
-
-def blocks(examples: int, floats: int) -> Iterator[slice]:
-    """Slices of examples that need about `_BLOCK` floats each; powers of two, whatever the machine."""
-    step = 1 << max(0, (_BLOCK // max(1, floats)).bit_length() - 1)
-    for start in range(0, examples, step):
-        yield slice(start, min(start + step, examples))
 
 
 class Record(ABC):
@@ -109,19 +101,17 @@ class Dense(Record):
         self.sums = g[:, 0] if g.shape[1] == 1 else g.sum(1)
 
     @cached_property
-    def formed(self) -> list[tuple[Tensor, Tensor] | None]:
-        """Gradients of the weights that are cheaper to keep, with their squared norms; squared entries alone need none."""
+    def formed(self) -> list[Formed | None]:
+        """Gradients of the weights that are cheaper to keep; squared entries alone need none."""
         t, o = self.g.shape[1:]
         return [self._form(a) if direct_pays(t, a.shape[2], o, self.most) else None for a in self.inputs]
 
-    def _form(self, a: Tensor) -> tuple[Tensor, Tensor]:
-        """A few examples at a time, so that they are measured before they leave the cache."""
+    def _form(self, a: Tensor) -> Formed:
         n, _, o = self.g.shape
-        kept, lengths = a.new_empty(n, o, a.shape[2]), a.new_empty(n, dtype=torch.float64)
-        for s in blocks(n, kept[0].numel()):
-            torch.bmm(self.g[s].transpose(1, 2), a[s], out=kept[s])
-            lengths[s] = sums.squares(kept[s].flatten(1))
-        return kept.flatten(1), lengths
+        formed = Formed(a, n, o, a.shape[2])
+        for s in blocks(n, o * a.shape[2]):
+            formed.form(s, a[s], self.g[s])
+        return formed
 
     @cached_property
     def squares(self) -> list[Tensor]:  # type: ignore[override]
@@ -133,13 +123,13 @@ class Dense(Record):
         else:
             parts = [ghost([a[s] for a in others], self.g[s]) for s in blocks(n, 4 * t * t)] if others else []
             found = iter([torch.cat(p) for p in zip(*parts)])
-        return [next(found) if formed is None else formed[1] for formed in self.formed] + [length] * self.biases
+        return [next(found) if formed is None else formed.squares for formed in self.formed] + [length] * self.biases
 
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
         out = []
         for a, formed, f in zip(self.inputs, self.formed, factors):
             if formed is not None:
-                out.append(sums.weighted(f, formed[0]))
+                out.append(formed.weighted(f))
             elif self.g.shape[1] == 1:
                 out.append(sums.outer(f, self.g[:, 0], a[:, 0]))
             else:
@@ -175,8 +165,9 @@ class Dense(Record):
     def drop(self, bad: Tensor) -> None:
         self.inputs, self.g = [zeroed(a, bad) for a in self.inputs], zeroed(self.g, bad)
         self.sums = zeroed(self.sums, bad)
-        if "formed" in vars(self):  # else it is made of what was zeroed here
-            self.formed = [None if f is None else (zeroed(f[0], bad), f[1]) for f in self.formed]
+        for formed in vars(self).get("formed", ()):  # if there are none yet, they will be made of what was zeroed here
+            if formed is not None:
+                formed.drop(bad)
 
 
 class Lookup(Record):

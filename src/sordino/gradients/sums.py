@@ -44,16 +44,21 @@ def add_squares(out: Tensor, rows: Tensor) -> None:
 
 def weighted(factors: Tensor, rows: Tensor) -> Tensor:
     """``sum_i factors[i] rows[i]`` of rows [n, d], as doubles [d]. A row that is not finite must have the factor zero."""
+    out = rows.new_zeros(rows.shape[1], dtype=torch.float64)
+    add_weighted(out, factors, rows)
+    return out
+
+
+def add_weighted(out: Tensor, factors: Tensor, rows: Tensor) -> None:
+    """Add the same to doubles [d], which lie one after the other."""
     rows, kernels = _rows(rows), _kernels(rows)
     if kernels is not None:
-        out, factors = rows.new_empty(rows.shape[1], dtype=torch.float64), factors.contiguous()
+        factors = factors.contiguous()
         kernels.sordino_weighted(rows.data_ptr(), factors.data_ptr(), *rows.shape, out.data_ptr())
-        return out
-    out = rows.new_zeros(rows.shape[1], dtype=torch.float64)
+        return
     for s in _blocks(rows):
         part = rows[s].double()
         out += factors[s] @ part.masked_fill(factors[s, None] == 0, 0.0)
-    return out
 
 
 def outer(factors: Tensor, g: Tensor, a: Tensor) -> Tensor:

@@ -65,10 +65,9 @@ EXPORT WIDEST void sordino_squares(const float *x, long n, long d, double *out) 
   }
 }
 
-/* out [d] = sum of f[i] x[i], rows in their order. Rows whose factor is zero are not read: they may hold NaN. */
+/* out [d] gets the sum of f[i] x[i] in addition, rows in their order. Rows whose factor is zero are not read: they may hold NaN. */
 enum { TILE = 1024, ABREAST = 4 };
 EXPORT WIDEST void sordino_weighted(const float *x, const double *f, long n, long d, double *out) {
-  memset(out, 0, d * sizeof(double));
   for (long from = 0; from < d; from += TILE) {
     long to = from + TILE < d ? from + TILE : d;
     for (long i = 0; i < n;) {
