@@ -69,6 +69,16 @@ def test_all_steps_are_those_of_the_layer(way, steps, n, size):
 
 
 @needed
+@pytest.mark.parametrize(("n", "t", "o", "k"), [(1, 1, 1, 1), (5, 9, 3, 40), (70, 20, 40, 3), (9, 300, 16, 33)])
+def test_sums_of_what_is_not_formed_are_the_obvious_ones(n, t, o, k):
+    g, a, f = _noise(n, t, o), _noise(t, n, k).transpose(0, 1), torch.arange(n, dtype=torch.float64)
+    out = _noise(o, k).double()
+    want = out + ((f[:, None, None] * g.double()).flatten(0, 1).t() @ a.double().flatten(0, 1))
+    products.add_outer(out, f, g, a)
+    torch.testing.assert_close(out, want, rtol=1e-12, atol=1e-11)
+
+
+@needed
 def test_a_gradient_is_measured_as_it_is_stored():
     """In double precision, to the last bits, also where single precision would over- or underflow."""
     for scale in (1e-30, 1.0, 1e18):

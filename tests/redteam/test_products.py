@@ -59,6 +59,22 @@ def test_no_bit_of_a_gradient_depends_on_the_others(t, o, k):
                 assert made.squares[place] == alone.squares[0]
 
 
+@pytest.mark.parametrize(("t", "o", "k"), [(1, 1, 1), (5, 3, 40), (6, 40, 3), (300, 24, 33)])
+def test_no_bit_of_a_sum_depends_on_those_that_do_not_enter_it(t, o, k):
+    """Free slots, and records that were dropped: their number, their place and what they hold."""
+    g, a = _noise(t, o), _noise(t, k)
+    want = torch.zeros(o, k, dtype=torch.float64)
+    products.add_outer(want, torch.tensor([0.3], dtype=torch.float64), g[None], a[None])
+    for n in (1, 2, 5, 8, 17):
+        for place in _places(n):
+            for at, crowd in zip((0, 1, 0, 1), CROWDS):
+                wide = [_among(one, n, place, crowd, at) for one in (g, a)]
+                out, f = torch.zeros_like(want), torch.zeros(n, dtype=torch.float64)
+                f[place] = 0.3
+                products.add_outer(out, f, *[one.transpose(0, 1) if at else one for one in wide])
+                assert torch.equal(out, want)
+
+
 @pytest.mark.parametrize("size", [1, 5, 16, 21])
 def test_no_bit_of_a_sequence_depends_on_the_others(size):
     steps, u = 6, 0.3 * _noise(4 * size, size)

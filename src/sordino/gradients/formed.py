@@ -18,9 +18,9 @@ _BLOCK = 1 << 19  # floats of unfolded input or Gram matrices alive at a time: a
 _PIECES = 8  # blocks in a piece
 
 
-def blocks(examples: int, floats: int) -> Iterator[slice]:
-    """Slices of examples that need about `_BLOCK` floats each; powers of two, whatever the machine."""
-    step = _step(_BLOCK, floats)
+def blocks(examples: int, floats: int, times: int = 1) -> Iterator[slice]:
+    """Slices of examples that need about `_BLOCK` floats each, or some times that; powers of two, whatever the machine."""
+    step = _step(times * _BLOCK, floats)
     for start in range(0, examples, step):
         yield slice(start, min(start + step, examples))
 

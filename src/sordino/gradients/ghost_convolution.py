@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sordino.gradients import sums
+from sordino.gradients import products, sums
 from sordino.gradients.formed import Formed, blocks
 from sordino.gradients.ghost_layers import Record, direct_pays, ghost, zeroed
+
+_MANY = 4  # blocks that are unfolded at a time for a sum: it is read and written once for each of them
 
 
 class Convolution(Record):
@@ -63,10 +65,10 @@ class Convolution(Record):
             formed.form(s, a, g)
         return formed
 
-    def _matrices(self, extra: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    def _matrices(self, extra: int, times: int = 1) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Slices of examples, unfolded input [examples * groups, T, K] and g [examples * groups, T, O]."""
         groups, images = self.layer.groups, self.images
-        for s in blocks(self.n, self.t * self.k * groups + extra):
+        for s in blocks(self.n, self.t * self.k * groups + extra, times):
             window = slice(s.start * images, s.stop * images)
             g = self.g[window].flatten(2).transpose(1, 2)
             a = unfold(self.layer, self.x[window], tuple(self.g.shape[2:]), self.flip)
@@ -80,6 +82,11 @@ class Convolution(Record):
         """The weighted sum of gradients that are not kept, a few unfolded examples at a time."""
         groups = self.layer.groups
         out = self.g.new_zeros(groups, self.o, self.k, dtype=torch.float64)
+        if products.ready(self.g):
+            for s, a, g in self._matrices(0, _MANY):
+                for j in range(groups):
+                    products.add_outer(out[j], factors[s], g[j::groups], a[j::groups])
+            return out.flatten()
         for s, a, g in self._matrices(0):
             g64 = g.double() * factors[s].repeat_interleave(groups)[:, None, None]
             for j in range(groups):

@@ -31,7 +31,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from sordino.gradients import sums
+from sordino.gradients import products, sums
 from sordino.gradients.formed import Formed, blocks
 
 KEEP = 1 << 18  # gradients of at least this many entries per example are never kept for a whole chunk
@@ -138,6 +138,9 @@ class Dense(Record):
 
     def _product(self, factors: Tensor, a: Tensor) -> Tensor:
         out = a.new_zeros(self.g.shape[2], a.shape[2], dtype=torch.float64)
+        if products.ready(a):
+            products.add_outer(out, factors, self.g, a)
+            return out
         for s in blocks(len(a), 2 * a.shape[1] * (a.shape[2] + self.g.shape[2])):
             g64, a64 = self.g[s].double() * factors[s, None, None], a[s].double()
             out.addmm_(g64.flatten(0, 1).t(), a64.flatten(0, 1))

@@ -105,13 +105,22 @@ def library() -> ctypes.CDLL | None:
     made.sordino_pack.argtypes = [pointer, *[number] * 3, pointer]
     made.sordino_multiply.argtypes = [*[pointer] * 3, *[number] * 3, *[pointer] * 2]
     made.sordino_outer_each.argtypes = [pointer, *[number] * 2, pointer, *[number] * 6, *[pointer] * 3]
+    made.sordino_add_outer.argtypes = [
+        pointer,
+        *[number] * 2,
+        pointer,
+        *[number] * 2,
+        pointer,
+        *[number] * 4,
+        *[pointer] * 2,
+    ]
     made.sordino_lstm_forward.argtypes = [*[pointer] * 5, *[number] * 3, pointer]
     made.sordino_lstm_backward.argtypes = [*[pointer] * 8, *[number] * 3, pointer]
     for run in (
         made.sordino_pool, made.sordino_forward, made.sordino_backward,
         made.sordino_squares, made.sordino_weighted, made.sordino_outer, made.sordino_softmax,
         made.sordino_add_squares, made.sordino_cell_forward, made.sordino_cell_backward,
-        made.sordino_pack, made.sordino_multiply, made.sordino_outer_each,
+        made.sordino_pack, made.sordino_multiply, made.sordino_outer_each, made.sordino_add_outer,
         made.sordino_lstm_forward, made.sordino_lstm_backward,
     ):  # fmt: skip
         run.restype = None

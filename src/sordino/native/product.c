@@ -11,10 +11,10 @@ const products *sordino_products(void) {
   return NULL;
 }
 
-/* Rows and columns of a tile and rows of a band; whether there are any. */
+/* The four sizes of product.h; whether there are any. */
 EXPORT int sordino_tile(long *sizes) {
   const products *made = sordino_products();
-  if (made) sizes[0] = made->rows, sizes[1] = made->columns, sizes[2] = made->band;
+  if (made) sizes[0] = made->rows, sizes[1] = made->columns, sizes[2] = made->band, sizes[3] = made->deep;
   return made != NULL;
 }
 
@@ -30,4 +30,9 @@ EXPORT void sordino_multiply(const float *x, const float *packed, const float *s
 EXPORT void sordino_outer_each(const float *g, long g_next, long g_step, const float *a, long a_next, long a_step, long n, long depth,
                                long o, long k, float *out, double *squares, float *scratch) {
   sordino_products()->outer(g, g_next, g_step, a, a_next, a_step, n, depth, o, k, out, squares, scratch);
+}
+
+EXPORT void sordino_add_outer(const float *g, long g_next, long g_step, const float *a, long a_next, long a_step, const double *f, long n,
+                              long depth, long o, long k, double *out, double *scratch) {
+  sordino_products()->add_outer(g, g_next, g_step, a, a_next, a_step, f, n, depth, o, k, out, scratch);
 }
