@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sordino.gradients import lstm_steps, products
-from sordino.gradients.ghost_layers import KEEP, Dense, Record
+from sordino.gradients.ghost_layers import KEEP, Record, dense
 from sordino.gradients.ghost_modules import Adapter, Unsupported, short
 
 Keep = Callable[[Tensor, Tensor, Tensor], None]
@@ -123,7 +123,7 @@ class LSTMAdapter(Adapter):
                 raise Unsupported("the LSTM's batch is not that of the examples")
             inputs = [x.detach().transpose(0, 1), states.transpose(0, 1)]
             with torch.no_grad():
-                call.append((Dense(inputs, d.transpose(0, 1), len(weights) - 2, self.most), weights))
+                call.append((dense(inputs, d.transpose(0, 1), len(weights) - 2, self.most), weights))
 
         return keep
 

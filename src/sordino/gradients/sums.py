@@ -63,13 +63,13 @@ def add_weighted(out: Tensor, factors: Tensor, rows: Tensor) -> None:
 
 def outer(factors: Tensor, g: Tensor, a: Tensor) -> Tensor:
     """``sum_i factors[i] g_i a_i'`` of g [n, O] and a [n, K], as doubles [O, K]. All rows must be finite."""
-    w = g.double() * factors[:, None]
-    kernels = _kernels(a)
-    if kernels is None or w.shape[1] > _FEW:
-        return w.t() @ a.double()
-    a, (n, o) = _rows(a), w.shape
-    out = w.new_empty(o, a.shape[1])
-    kernels.sordino_outer(a.data_ptr(), w.data_ptr(), n, a.shape[1], o, out.data_ptr())
+    kernels, (n, o), d = _kernels(a), g.shape, a.shape[1]
+    if kernels is None or o > _FEW:
+        return (g.double() * factors[:, None]).t() @ a.double()
+    g, a, factors = _rows(g), _rows(a), factors.contiguous()
+    out, room = factors.new_empty(o, d), factors.new_empty(n, o)
+    pointers = [t.data_ptr() for t in (a, g, factors)]
+    kernels.sordino_outer(*pointers, n, d, o, out.data_ptr(), room.data_ptr())
     return out
 
 

@@ -97,7 +97,7 @@ def library() -> ctypes.CDLL | None:
     made.sordino_squares.argtypes = [pointer, number, number, pointer]
     made.sordino_add_squares.argtypes = [pointer, number, number, pointer]
     made.sordino_weighted.argtypes = [pointer, pointer, number, number, pointer]
-    made.sordino_outer.argtypes = [pointer, pointer, number, number, number, pointer]
+    made.sordino_outer.argtypes = [*[pointer] * 3, *[number] * 3, *[pointer] * 2]
     made.sordino_softmax.argtypes = [*[pointer] * 4, number, number, number, pointer, pointer]
     made.sordino_cell_forward.argtypes = [*[pointer] * 6, number, number]
     made.sordino_cell_backward.argtypes = [*[pointer] * 7, number, number]
