@@ -24,4 +24,5 @@ def native(name: str, *more: str) -> Extension:
     )
 
 
-setup(ext_modules=[native("kernels", "block_plain", "block_v3", "block_v4", "lstm"), native("passes")])
+KERNELS = ("block_plain", "block_v3", "block_v4", "lstm", "product", "product_v3", "product_v4")
+setup(ext_modules=[native("kernels", *KERNELS), native("passes")])

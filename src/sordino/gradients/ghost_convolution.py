@@ -9,8 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sordino.gradients import sums
-from sordino.gradients.ghost_layers import Record, blocks, direct_pays, ghost, zeroed
+from sordino.gradients import products, sums
+from sordino.gradients.formed import Formed, blocks
+from sordino.gradients.ghost_layers import Record, direct_pays, ghost, zeroed
+
+_MANY = 4  # blocks that are unfolded at a time for a sum: it is read and written once for each of them
 
 
 class Convolution(Record):
@@ -24,13 +27,12 @@ class Convolution(Record):
         self.has_weight = layer.weight.requires_grad
         self.has_bias = layer.bias is not None and layer.bias.requires_grad
         self.flip = not _channels_last(x)  # then positions are what is contiguous
-        self.tall = self.flip and self.o % 16 == 0  # gradients as [K, O]: the faster way round if rows fill registers
-        self.kept: Tensor | None = None
+        self.kept: Formed | None = None
         self.squares = []
         self.sums = g.flatten(2).sum(2).view(examples, self.images, -1).sum(1) if self.has_bias else g.new_empty(0)
         if self.has_weight and direct_pays(self.t, self.k, self.o):
-            self.kept, squares = self._gradients()
-            self.squares.append(squares)
+            self.kept = self._gradients()
+            self.squares.append(self.kept.squares)
         elif self.has_weight:
             parts = [ghost([a], g)[0].view(-1, layer.groups).sum(1) for _, a, g in self._matrices(4 * self.t**2)]
             self.squares.append(torch.cat(parts))
@@ -42,41 +44,31 @@ class Convolution(Record):
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
         out = []
         if self.has_weight:
-            kept = self.kept
-            out.append(self._product(factors[0]) if kept is None else self._order(sums.weighted(factors[0], kept)))
+            out.append(self._product(factors[0]) if self.kept is None else self.kept.weighted(factors[0]))
         return out + ([sums.weighted(factors[-1], self.sums)] if self.has_bias else [])
 
     def rows(self) -> list[Tensor]:
-        kept = self._gradients()[0] if self.kept is None and self.has_weight else self.kept
-        return ([] if kept is None else [self._order(kept)]) + ([self.sums] if self.has_bias else [])
+        kept = self._gradients() if self.kept is None and self.has_weight else self.kept
+        return ([] if kept is None else [kept.rows()]) + ([self.sums] if self.has_bias else [])
 
     def drop(self, bad: Tensor) -> None:
         if len(self.x):
             images = bad.repeat_interleave(self.images)
             self.x, self.g = zeroed(self.x, images), zeroed(self.g, images)
-        self.kept = None if self.kept is None else zeroed(self.kept, bad)
+        if self.kept is not None:
+            self.kept.drop(bad)
         self.sums = zeroed(self.sums, bad) if self.has_bias else self.sums
 
-    def _gradients(self) -> tuple[Tensor, Tensor]:
-        kept = self.g.new_empty(self.n, self.layer.groups * self.k * self.o)
-        lengths = self.g.new_empty(self.n, dtype=torch.float64)
-        for s, a, g in self._matrices(0):
-            window = kept[s].view(a.shape[0], *((self.k, self.o) if self.tall else (self.o, self.k)))
-            torch.bmm(*((a.transpose(1, 2), g) if self.tall else (g.transpose(1, 2), a)), out=window)
-            lengths[s] = sums.squares(kept[s])
-        return kept, lengths
+    def _gradients(self) -> Formed:
+        formed = Formed(self.g, self.n, self.o, self.k, self.layer.groups, self.flip)
+        for s, a, g in self._matrices(formed.least):
+            formed.form(s, a, g)
+        return formed
 
-    def _order(self, kept: Tensor) -> Tensor:
-        """From the way round of the product to the order of the weight."""
-        if not self.tall:
-            return kept
-        shape = kept.shape
-        return kept.view(*shape[:-1], self.layer.groups, self.k, self.o).transpose(-1, -2).reshape(shape)
-
-    def _matrices(self, extra: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    def _matrices(self, extra: int, times: int = 1) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Slices of examples, unfolded input [examples * groups, T, K] and g [examples * groups, T, O]."""
         groups, images = self.layer.groups, self.images
-        for s in blocks(self.n, self.t * self.k * groups + extra):
+        for s in blocks(self.n, self.t * self.k * groups + extra, times):
             window = slice(s.start * images, s.stop * images)
             g = self.g[window].flatten(2).transpose(1, 2)
             a = unfold(self.layer, self.x[window], tuple(self.g.shape[2:]), self.flip)
@@ -90,6 +82,11 @@ class Convolution(Record):
         """The weighted sum of gradients that are not kept, a few unfolded examples at a time."""
         groups = self.layer.groups
         out = self.g.new_zeros(groups, self.o, self.k, dtype=torch.float64)
+        if products.ready(self.g):
+            for s, a, g in self._matrices(0, _MANY):
+                for j in range(groups):
+                    products.add_outer(out[j], factors[s], g[j::groups], a[j::groups])
+            return out.flatten()
         for s, a, g in self._matrices(0):
             g64 = g.double() * factors[s].repeat_interleave(groups)[:, None, None]
             for j in range(groups):

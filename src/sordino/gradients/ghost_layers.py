@@ -26,17 +26,16 @@ every layer with K + O + T^2 < 2^31, and an example never enters a sum with term
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from sordino.gradients import sums
+from sordino.gradients import products, sums
+from sordino.gradients.formed import Formed, blocks
 
 KEEP = 1 << 18  # gradients of at least this many entries per example are never kept for a whole chunk
 _PASSES = 128  # products in single precision that cost as much as writing one kept entry and reading it twice
-_BLOCK = 1 << 19  # floats of unfolded input or Gram matrices alive at a time: about a second-level cache
 CANCEL = 2.0**-22  # of (sum of lengths of terms)^2, added to the squared norm of a gradient that is not formed
 
 
@@ -47,13 +46,6 @@ def direct_pays(t: int, k: int, o: int, most: int = KEEP) -> bool:
     T x T Gram matrices before.
     """
     return t > 1 and k * o < most and t * k * o + 2 * t * t * (k + o) > _PASSES * k * o
-
-
-def blocks(examples: int, floats: int) -> Iterator[slice]:
-    """Slices of examples that need about `_BLOCK` floats each; powers of two, whatever the machine."""
-    step = 1 << max(0, (_BLOCK // max(1, floats)).bit_length() - 1)
-    for start in range(0, examples, step):
-        yield slice(start, min(start + step, examples))
 
 
 class Record(ABC):
@@ -101,53 +93,81 @@ class Rows(Record):
         self.gradients = [zeroed(g, bad) for g in self.gradients]
 
 
+def dense(inputs: list[Tensor], g: Tensor, biases: int, most: int = KEEP) -> Record:
+    """Weights and biases that share one g [examples, T, O]; inputs are [examples, T, K]."""
+    return Outer(inputs, g, biases) if g.shape[1] == 1 else Dense(inputs, g, biases, most)
+
+
+class Outer(Record):
+    """One position: gradients are outer products of g [examples, 1, O] and inputs [examples, 1, K]."""
+
+    def __init__(self, inputs: list[Tensor], g: Tensor, biases: int) -> None:
+        self.g, self.biases = g, biases
+        self._inputs, self._g = [a.flatten(1) for a in inputs], g.flatten(1)
+
+    @cached_property
+    def squares(self) -> list[Tensor]:  # type: ignore[override]
+        length = sums.squares(self._g)
+        return [sums.squares(a).mul_(length) for a in self._inputs] + [length] * self.biases
+
+    def weighted(self, factors: list[Tensor]) -> list[Tensor]:
+        whole = [sums.outer(f, self._g, a) for f, a in zip(factors, self._inputs)]
+        return whole + [sums.weighted(f, self._g) for f in factors[len(self._inputs) :]]
+
+    def rows(self) -> list[Tensor]:
+        return [(self._g[:, :, None] * a[:, None]).flatten(1) for a in self._inputs] + [self._g] * self.biases
+
+    def squared_sums(self, real: int) -> list[Tensor]:
+        g = self._g[:real].square()  # the square of an outer product is that of the squares
+        own = g.sum(0, dtype=torch.float64)
+        return [(g.t() @ a[:real].square()).double() for a in self._inputs] + [own] * self.biases
+
+    def drop(self, bad: Tensor) -> None:
+        self._inputs, self.g = [zeroed(a, bad) for a in self._inputs], zeroed(self.g, bad)
+        self._g = self.g.flatten(1)
+
+
 class Dense(Record):
-    """Weights and biases that share one g [examples, T, O]: a dense layer, or the matrices of a recurrent one."""
+    """Several positions: a dense layer on a sequence, or the matrices of a recurrent one (see `dense`)."""
 
     def __init__(self, inputs: list[Tensor], g: Tensor, biases: int, most: int = KEEP) -> None:
         self.inputs, self.g, self.biases, self.most = inputs, g, biases, most
-        self.sums = g[:, 0] if g.shape[1] == 1 else g.sum(1)
+        self.sums = g.sum(1)
 
     @cached_property
-    def formed(self) -> list[tuple[Tensor, Tensor] | None]:
-        """Gradients of the weights that are cheaper to keep, with their squared norms; squared entries alone need none."""
+    def formed(self) -> list[Formed | None]:
+        """Gradients of the weights that are cheaper to keep; squared entries alone need none."""
         t, o = self.g.shape[1:]
         return [self._form(a) if direct_pays(t, a.shape[2], o, self.most) else None for a in self.inputs]
 
-    def _form(self, a: Tensor) -> tuple[Tensor, Tensor]:
-        """A few examples at a time, so that they are measured before they leave the cache."""
+    def _form(self, a: Tensor) -> Formed:
         n, _, o = self.g.shape
-        kept, lengths = a.new_empty(n, o, a.shape[2]), a.new_empty(n, dtype=torch.float64)
-        for s in blocks(n, kept[0].numel()):
-            torch.bmm(self.g[s].transpose(1, 2), a[s], out=kept[s])
-            lengths[s] = sums.squares(kept[s].flatten(1))
-        return kept.flatten(1), lengths
+        formed = Formed(a, n, o, a.shape[2])
+        for s in blocks(n, o * a.shape[2]):
+            formed.form(s, a[s], self.g[s])
+        return formed
 
     @cached_property
     def squares(self) -> list[Tensor]:  # type: ignore[override]
         n, t, _ = self.g.shape
-        length = sums.squares(self.sums) if t == 1 or self.biases else self.g.new_empty(0)
         others = [a for a, formed in zip(self.inputs, self.formed) if formed is None]
-        if t == 1:
-            found = iter([sums.squares(a[:, 0]) * length for a in others])
-        else:
-            parts = [ghost([a[s] for a in others], self.g[s]) for s in blocks(n, 4 * t * t)] if others else []
-            found = iter([torch.cat(p) for p in zip(*parts)])
-        return [next(found) if formed is None else formed[1] for formed in self.formed] + [length] * self.biases
+        parts = [ghost([a[s] for a in others], self.g[s]) for s in blocks(n, 4 * t * t)] if others else []
+        found = iter([torch.cat(p) for p in zip(*parts)])
+        own = [sums.squares(self.sums)] * self.biases if self.biases else []
+        return [next(found) if formed is None else formed.squares for formed in self.formed] + own
 
     def weighted(self, factors: list[Tensor]) -> list[Tensor]:
-        out = []
-        for a, formed, f in zip(self.inputs, self.formed, factors):
-            if formed is not None:
-                out.append(sums.weighted(f, formed[0]))
-            elif self.g.shape[1] == 1:
-                out.append(sums.outer(f, self.g[:, 0], a[:, 0]))
-            else:
-                out.append(self._product(f, a))
-        return out + [sums.weighted(f, self.sums) for f in factors[len(self.inputs) :]]
+        whole = [
+            self._product(f, a) if formed is None else formed.weighted(f)
+            for a, formed, f in zip(self.inputs, self.formed, factors)
+        ]
+        return whole + [sums.weighted(f, self.sums) for f in factors[len(self.inputs) :]]
 
     def _product(self, factors: Tensor, a: Tensor) -> Tensor:
         out = a.new_zeros(self.g.shape[2], a.shape[2], dtype=torch.float64)
+        if products.ready(a):
+            products.add_outer(out, factors, self.g, a)
+            return out
         for s in blocks(len(a), 2 * a.shape[1] * (a.shape[2] + self.g.shape[2])):
             g64, a64 = self.g[s].double() * factors[s, None, None], a[s].double()
             out.addmm_(g64.flatten(0, 1).t(), a64.flatten(0, 1))
@@ -157,12 +177,8 @@ class Dense(Record):
         return [torch.bmm(self.g.transpose(1, 2), a).flatten(1) for a in self.inputs] + [self.sums] * self.biases
 
     def squared_sums(self, real: int) -> list[Tensor]:
-        if self.g.shape[1] > 1:
-            own = self.sums[:real].square().sum(0, dtype=torch.float64)
-            return [self._squared(a, real) for a in self.inputs] + [own] * self.biases
-        g = self.g[:real, 0].square()  # the square of an outer product is that of the squares
-        own = g.sum(0, dtype=torch.float64)
-        return [(g.t() @ a[:real, 0].square()).double() for a in self.inputs] + [own] * self.biases
+        own = self.sums[:real].square().sum(0, dtype=torch.float64)
+        return [self._squared(a, real) for a in self.inputs] + [own] * self.biases
 
     def _squared(self, a: Tensor, real: int) -> Tensor:
         """Gradients of a few examples at a time, so that they never leave the cache."""
@@ -175,8 +191,9 @@ class Dense(Record):
     def drop(self, bad: Tensor) -> None:
         self.inputs, self.g = [zeroed(a, bad) for a in self.inputs], zeroed(self.g, bad)
         self.sums = zeroed(self.sums, bad)
-        if "formed" in vars(self):  # else it is made of what was zeroed here
-            self.formed = [None if f is None else (zeroed(f[0], bad), f[1]) for f in self.formed]
+        for formed in vars(self).get("formed", ()):  # if there are none yet, they will be made of what was zeroed here
+            if formed is not None:
+                formed.drop(bad)
 
 
 class Lookup(Record):

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sordino.gradients import lstm_cell
-from sordino.gradients.ghost_layers import KEEP, Dense, Record
+from sordino.gradients import lstm_steps, products
+from sordino.gradients.ghost_layers import KEEP, Record, dense
 from sordino.gradients.ghost_modules import Adapter, Unsupported, short
 
 Keep = Callable[[Tensor, Tensor, Tensor], None]
@@ -44,17 +44,12 @@ class LSTMLayer(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         steps, n, _ = x.shape
         size = u.shape[1]
-        gates = F.linear(x, w, bias).contiguous()
+        gates = products.linear(x, w, bias).contiguous()
         states = x.new_empty(steps + 1, n, size)
         cells = x.new_empty(steps + 1, n, size)
         squashed = x.new_empty(steps, n, size)  # tanh of the cells
         states[0], cells[0] = h0, c0
-        # Turned round once: a product with a matrix that lies the other way takes up to twice as long.
-        turned, more = u.t().contiguous(), x.new_empty(n, 4 * size)
-        h, c = states.unbind(), cells.unbind()
-        for t, (z, s) in enumerate(zip(gates.unbind(), squashed.unbind())):
-            torch.mm(h[t], turned, out=more)
-            lstm_cell.forward(z, more, c[t], c[t + 1], s, h[t + 1])
+        lstm_steps.forward(gates, u, states, cells, squashed)
         ctx.save_for_backward(x, w, u, gates, states, cells, squashed)
         ctx.keep = keep
         return states[1:].clone(), cells[-1].clone()
@@ -66,13 +61,10 @@ class LSTMLayer(torch.autograd.Function):
         steps, n, size = squashed.shape
         d = torch.empty_like(gates)
         dc, dh = dcell.clone(memory_format=torch.contiguous_format), dcell.new_zeros(n, size)
-        rows = [t.unbind() for t in (gates, cells, squashed, dstates.contiguous(), d)]
-        for z, c, s, above, dz in reversed(list(zip(*rows))):  # of the cells those before each step
-            lstm_cell.backward(z, c, s, above, dh, dc, dz)
-            torch.mm(dz, u, out=dh)
+        lstm_steps.backward(gates, u, cells, squashed, dstates.contiguous(), dh, dc, d)
         ctx.keep(x, states[:-1], d)
         needs = ctx.needs_input_grad
-        dx = d @ w if needs[0] else None
+        dx = products.linear(d, w.t()) if needs[0] else None
         return dx, dh if needs[1] else None, dc if needs[2] else None, None, None, None, None, dc.new_zeros(0)
 
 
@@ -131,7 +123,7 @@ class LSTMAdapter(Adapter):
                 raise Unsupported("the LSTM's batch is not that of the examples")
             inputs = [x.detach().transpose(0, 1), states.transpose(0, 1)]
             with torch.no_grad():
-                call.append((Dense(inputs, d.transpose(0, 1), len(weights) - 2, self.most), weights))
+                call.append((dense(inputs, d.transpose(0, 1), len(weights) - 2, self.most), weights))
 
         return keep
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sordino.gradients.ghost_convolution import Convolution
-from sordino.gradients.ghost_layers import KEEP, Dense, Lookup, Record, Rows
+from sordino.gradients.ghost_layers import KEEP, Lookup, Record, Rows, dense
 
 EVEN = 16  # a library's products give rows at different places different bits unless sizes are even
 
@@ -152,7 +152,7 @@ class LinearAdapter(Adapter):
     def read(self, x: Tensor, g: Tensor, n: int) -> Record:
         weight, bias = self.module.weight, self.module.bias
         inputs = [_split(x, n, 1)] if weight.requires_grad else []
-        return Dense(inputs, _split(g, n, 1), int(bias is not None and bias.requires_grad))
+        return dense(inputs, _split(g, n, 1), int(bias is not None and bias.requires_grad))
 
 
 def short(size: int) -> int:

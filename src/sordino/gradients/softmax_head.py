@@ -1,7 +1,7 @@
 """Softmax regression, the last layer of which everything else is already done: per-example gradients in one call of our own kernel.
 
 The gradient of one example is the outer product of (softmax - label) and its input, so that its norm is the product of two norms, and a
-clipped sum is one matrix product (`ghost_layers.Dense`). What is left is to get at softmax - label without the fixed cost of a
+clipped sum is one matrix product (`ghost_layers.Outer`). What is left is to get at softmax - label without the fixed cost of a
 library's forward and backward pass: for 10,000 inputs that cost is most of a step. The kernel takes one example after the other,
 so that what it computes of one does not depend on how many there are or where it stands: this is by construction, and not rehearsed.
 """
@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor, fx, nn
 
-from sordino.gradients.ghost_layers import Dense
+from sordino.gradients.ghost_layers import Outer
 from sordino.gradients.losses import Loss, cross_entropy
 from sordino.native import library
 
@@ -32,18 +32,18 @@ class SoftmaxHead:
         fits = rows and math.prod(x.shape[1:]) == self.layer.in_features
         return fits and y.dim() == 1 and y.dtype == torch.int64 and x.device.type == y.device.type == "cpu"
 
-    def record(self, x: Tensor, y: Tensor, real: int) -> Dense:
+    def record(self, x: Tensor, y: Tensor, real: int) -> Outer:
         """The gradients of the first `real` rows; free slots have none."""
         kernels, layer = library(), self.layer
         assert kernels is not None
         x, y, weight = x.detach().flatten(1).contiguous(), y.contiguous(), layer.weight.detach()
         d, o = layer.in_features, layer.out_features
-        g, scratch = x.new_zeros(len(x), o), x.new_empty(4 * o, dtype=torch.float64)
+        g, scratch = x.new_zeros(len(x), 1, o), x.new_empty(4 * o, dtype=torch.float64)
         bias = None if layer.bias is None else layer.bias.detach().data_ptr()
         kernels.sordino_softmax(
             x.data_ptr(), weight.data_ptr(), bias, y.data_ptr(), real, d, o, g.data_ptr(), scratch.data_ptr()
         )
-        return Dense([x[:, None]], g[:, None], 0 if layer.bias is None else 1)
+        return Outer([x[:, None]], g, 0 if layer.bias is None else 1)
 
 
 def softmax_head(traced: fx.GraphModule, loss: Loss) -> SoftmaxHead | None:

@@ -74,11 +74,9 @@ class PerExampleGrads:
 
     def squares(self) -> Tensor:
         """[n, parameter tensors], in double precision."""
-        out = torch.zeros(self.n, len(self.flat.slots), dtype=torch.float64, device=self.flat.theta.device)
-        for record, slots in self.parts:
-            for slot, squares in zip(slots, record.squares):
-                out[:, slot] = squares
-        return out
+        found = {slot: squares for record, slots in self.parts for slot, squares in zip(slots, record.squares)}
+        none = torch.zeros(self.n, dtype=torch.float64, device=self.flat.theta.device)
+        return torch.stack([found.get(slot, none) for slot in range(len(self.flat.slots))], 1)
 
     def weighted(self, factors: list[Tensor]) -> Tensor:
         """The flat sum in double precision, given a factor [n] (doubles) for each parameter tensor."""

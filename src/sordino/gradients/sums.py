@@ -44,27 +44,32 @@ def add_squares(out: Tensor, rows: Tensor) -> None:
 
 def weighted(factors: Tensor, rows: Tensor) -> Tensor:
     """``sum_i factors[i] rows[i]`` of rows [n, d], as doubles [d]. A row that is not finite must have the factor zero."""
+    out = rows.new_zeros(rows.shape[1], dtype=torch.float64)
+    add_weighted(out, factors, rows)
+    return out
+
+
+def add_weighted(out: Tensor, factors: Tensor, rows: Tensor) -> None:
+    """Add the same to doubles [d], which lie one after the other."""
     rows, kernels = _rows(rows), _kernels(rows)
     if kernels is not None:
-        out, factors = rows.new_empty(rows.shape[1], dtype=torch.float64), factors.contiguous()
+        factors = factors.contiguous()
         kernels.sordino_weighted(rows.data_ptr(), factors.data_ptr(), *rows.shape, out.data_ptr())
-        return out
-    out = rows.new_zeros(rows.shape[1], dtype=torch.float64)
+        return
     for s in _blocks(rows):
         part = rows[s].double()
         out += factors[s] @ part.masked_fill(factors[s, None] == 0, 0.0)
-    return out
 
 
 def outer(factors: Tensor, g: Tensor, a: Tensor) -> Tensor:
     """``sum_i factors[i] g_i a_i'`` of g [n, O] and a [n, K], as doubles [O, K]. All rows must be finite."""
-    w = g.double() * factors[:, None]
-    kernels = _kernels(a)
-    if kernels is None or w.shape[1] > _FEW:
-        return w.t() @ a.double()
-    a, (n, o) = _rows(a), w.shape
-    out = w.new_empty(o, a.shape[1])
-    kernels.sordino_outer(a.data_ptr(), w.data_ptr(), n, a.shape[1], o, out.data_ptr())
+    kernels, (n, o), d = _kernels(a), g.shape, a.shape[1]
+    if kernels is None or o > _FEW:
+        return (g.double() * factors[:, None]).t() @ a.double()
+    g, a, factors = _rows(g), _rows(a), factors.contiguous()
+    out, room = factors.new_empty(o, d), factors.new_empty(n, o)
+    pointers = [t.data_ptr() for t in (a, g, factors)]
+    kernels.sordino_outer(*pointers, n, d, o, out.data_ptr(), room.data_ptr())
     return out
 
 

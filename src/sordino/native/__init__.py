@@ -1,4 +1,4 @@
-"""The two pieces of C, built when the package is installed and called through ctypes: `kernels.c` (with `block.inc` and `lstm.c`), of training, and
+"""The two pieces of C, built when the package is installed and called through ctypes: `kernels.c` (with `block.inc`, `product.inc` and `lstm.c`), of training, and
 `passes.c`, of gradient matching.
 
 Where one could not be built (no compiler) or would not load, `library` (or `passes`) is None and everything runs on PyTorch alone, to the
@@ -97,14 +97,31 @@ def library() -> ctypes.CDLL | None:
     made.sordino_squares.argtypes = [pointer, number, number, pointer]
     made.sordino_add_squares.argtypes = [pointer, number, number, pointer]
     made.sordino_weighted.argtypes = [pointer, pointer, number, number, pointer]
-    made.sordino_outer.argtypes = [pointer, pointer, number, number, number, pointer]
+    made.sordino_outer.argtypes = [*[pointer] * 3, *[number] * 3, *[pointer] * 2]
     made.sordino_softmax.argtypes = [*[pointer] * 4, number, number, number, pointer, pointer]
     made.sordino_cell_forward.argtypes = [*[pointer] * 6, number, number]
     made.sordino_cell_backward.argtypes = [*[pointer] * 7, number, number]
+    made.sordino_tile.argtypes, made.sordino_tile.restype = [ctypes.POINTER(number)], flag
+    made.sordino_pack.argtypes = [pointer, *[number] * 3, pointer]
+    made.sordino_multiply.argtypes = [*[pointer] * 3, *[number] * 3, *[pointer] * 2]
+    made.sordino_outer_each.argtypes = [pointer, *[number] * 2, pointer, *[number] * 6, *[pointer] * 3]
+    made.sordino_add_outer.argtypes = [
+        pointer,
+        *[number] * 2,
+        pointer,
+        *[number] * 2,
+        pointer,
+        *[number] * 4,
+        *[pointer] * 2,
+    ]
+    made.sordino_lstm_forward.argtypes = [*[pointer] * 5, *[number] * 3, pointer]
+    made.sordino_lstm_backward.argtypes = [*[pointer] * 8, *[number] * 3, pointer]
     for run in (
         made.sordino_pool, made.sordino_forward, made.sordino_backward,
         made.sordino_squares, made.sordino_weighted, made.sordino_outer, made.sordino_softmax,
         made.sordino_add_squares, made.sordino_cell_forward, made.sordino_cell_backward,
+        made.sordino_pack, made.sordino_multiply, made.sordino_outer_each, made.sordino_add_outer,
+        made.sordino_lstm_forward, made.sordino_lstm_backward,
     ):  # fmt: skip
         run.restype = None
     for room in (made.sordino_forward_scratch, made.sordino_backward_scratch):

@@ -65,10 +65,9 @@ EXPORT WIDEST void sordino_squares(const float *x, long n, long d, double *out) 
   }
 }
 
-/* out [d] = sum of f[i] x[i], rows in their order. Rows whose factor is zero are not read: they may hold NaN. */
+/* out [d] gets the sum of f[i] x[i] in addition, rows in their order. Rows whose factor is zero are not read: they may hold NaN. */
 enum { TILE = 1024, ABREAST = 4 };
 EXPORT WIDEST void sordino_weighted(const float *x, const double *f, long n, long d, double *out) {
-  memset(out, 0, d * sizeof(double));
   for (long from = 0; from < d; from += TILE) {
     long to = from + TILE < d ? from + TILE : d;
     for (long i = 0; i < n;) {
@@ -100,8 +99,8 @@ EXPORT WIDEST void sordino_add_squares(const float *restrict x, long n, long d, 
   }
 }
 
-/* out [o][d] = sum of w[i] x[i]' for weights w [n][o] in double precision: four columns of up to ten outputs in registers. The
- * lines of the next columns are asked for ahead, since each row lies on another page. */
+/* out [o][d] = sum of f[i] g[i] x[i]' for g [n][o], in double precision: four columns of up to ten outputs in registers. The
+ * lines of the next columns are asked for ahead, since each row lies on another page. w: room for f[i] g[i]. */
 #define COLUMNS(COUNT)                                                         \
   case COUNT: {                                                                \
     wide4 a[COUNT];                                                            \
@@ -114,8 +113,10 @@ EXPORT WIDEST void sordino_add_squares(const float *restrict x, long n, long d, 
     break;                                                                     \
   }
 enum { LINE = 16 }; /* floats */
-EXPORT WIDEST void sordino_outer(const float *x, const double *w, long n, long d, long o, double *out) {
+EXPORT WIDEST void sordino_outer(const float *x, const float *g, const double *f, long n, long d, long o, double *out, double *w) {
   long from = 0;
+  for (long i = 0; i < n; i++)
+    for (long q = 0; q < o; q++) w[i * o + q] = f[i] * g[i * o + q];
   for (; from + QUAD <= d; from += QUAD) {
     if (from % LINE == 0)
       for (long i = 0; i < n; i++) __builtin_prefetch(x + i * d + from + LINE);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "compiler.h"
+#include "product.h"
 
 enum { LANES = 8 };
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -102,5 +102,31 @@ EXPORT WIDEST void sordino_cell_backward(const float *gates, const float *before
     if (j < size)
       backward(gates + j, before + j, squashed + j, from_above + j, from_later + j, dcells + j, d + j, size, size - j);
     gates += 4 * size, before += size, squashed += size, from_above += size, from_later += size, dcells += size, d += 4 * size;
+  }
+}
+
+/* All time steps of one layer. Gates [steps][n][4 size] come as the input's share; states and cells [steps + 1][n][size] hold in their
+ * first row what the layer begins with. u is packed [size][4 size]. scratch: n rows of gates, and what `multiply` needs. */
+EXPORT void sordino_lstm_forward(float *gates, const float *u, float *states, float *cells, float *squashed, long steps, long n,
+                                 long size, float *scratch) {
+  const products *made = sordino_products();
+  float *more = scratch, *rest = scratch + 4 * n * size;
+  for (long t = 0; t < steps; t++) {
+    long at = t * n * size, after = at + n * size;
+    made->multiply(states + at, u, 0, n, size, 4 * size, more, rest);
+    sordino_cell_forward(gates + 4 * at, more, cells + at, cells + after, squashed + at, states + after, n, size);
+  }
+}
+
+/* The gradient d at the gates, from that at the states. dstates and dcells [n][size] come as what the layer's end passes on and leave as
+ * what its beginning gets. u is packed [4 size][size]. scratch: what `multiply` needs. */
+EXPORT void sordino_lstm_backward(const float *gates, const float *u, const float *cells, const float *squashed,
+                                  const float *from_above, float *dstates, float *dcells, float *d, long steps, long n, long size,
+                                  float *scratch) {
+  const products *made = sordino_products();
+  for (long t = steps - 1; t >= 0; t--) {
+    long at = t * n * size;
+    sordino_cell_backward(gates + 4 * at, cells + at, squashed + at, from_above + at, dstates, dcells, d + 4 * at, n, size);
+    made->multiply(d + 4 * at, u, 0, n, 4 * size, size, dstates, scratch);
   }
 }
