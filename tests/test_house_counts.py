@@ -6,6 +6,7 @@ import ast
 import textwrap
 
 import pytest
+
 from house_counts import Docstrings, Module, counts
 
 CEILINGS = {"long": 14, "any": 149, "getattr": 76, "bare_percent": 20, "round": 94, "branches": 26}
