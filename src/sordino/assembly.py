@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sordino import recipes
+from sordino.data.catalogue import ENTRIES
 from sordino.data.ingest import SUFFIXES, Source
 from sordino.data.schema import CLASSIFICATION
 from sordino.data.schema_file import load_schema
-from sordino.data.sets import ENTRIES, status, unknown
+from sordino.data.sets import status, unknown
 from sordino.errors import BadInput
 from sordino.federation.held_out import hold_out
 from sordino.federation.origin import given, is_given

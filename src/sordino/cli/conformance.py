@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sordino.audit.conformance import SeedsSummary, Summary
+    from sordino.audit.conformance_table import SeedsSummary, Summary
 
 ABOUT = """Play every certified method, in every unit and towards every observer, in two worlds that differ in one
 unit, and measure epsilon from below; plant bugs, and see that they are caught; and hold methods as published against
