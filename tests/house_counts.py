@@ -20,6 +20,11 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "sordino"
 LONG = 300
 WAYS = {"pooled", "local", "sealed", "private", "published", "masked_local"}  # attributes of a plan
+ELSEWHERE = {
+    "Module": {"forward"},
+    "Function": {"forward", "backward"},
+    "Thread": {"run"},
+}  # PyTorch and Python explain these
 Functions = ast.FunctionDef | ast.AsyncFunctionDef
 Branches = ast.If | ast.While | ast.IfExp
 
@@ -85,8 +90,8 @@ class Klass:
     """What a class says about its methods."""
 
     bases: set[str]
-    methods: set[str] = field(default_factory=set)
-    documented: set[str] = field(default_factory=set)
+    methods: dict[str, int]  # name -> line
+    documented: set[str]
 
 
 class Docstrings:
@@ -94,7 +99,7 @@ class Docstrings:
 
     def __init__(self, modules: list[Module]) -> None:
         self.modules = modules
-        self.classes: dict[str, list[Klass]] = {}
+        self.classes = {name: [Klass(set(), {}, methods)] for name, methods in ELSEWHERE.items()}
         for module in modules:
             for node in ast.walk(module.tree):
                 if isinstance(node, ast.ClassDef):
@@ -112,9 +117,9 @@ class Docstrings:
                 continue
             yield node.lineno, bool(ast.get_docstring(node))
             if isinstance(node, ast.ClassDef):
-                inherited = self._inherited(_klass(node))
-                for name, method in _public_methods(node).items():
-                    yield method.lineno, bool(ast.get_docstring(method)) or name in inherited
+                klass = _klass(node)
+                explained = klass.documented | self._inherited(klass)
+                yield from ((line, name in explained) for name, line in klass.methods.items())
 
     def _inherited(self, klass: Klass) -> set[str]:
         """The methods that a base explains, however far above it stands."""
@@ -128,21 +133,15 @@ class Docstrings:
                 for base in self.classes.get(name, ()):
                     documented |= base.documented
                     names.extend(base.bases)
-        return documented.union(*(p.documented for p in self.protocols if p.methods <= klass.methods))
+        return documented.union(*(p.documented for p in self.protocols if p.methods.keys() <= klass.methods.keys()))
 
 
 def _klass(node: ast.ClassDef) -> Klass:
-    methods = _public_methods(node)
+    methods = [item for item in node.body if isinstance(item, Functions) and not item.name.startswith("_")]
     bases = {ast.unparse(base).split("[")[0].rsplit(".", 1)[-1] for base in node.bases}
-    return Klass(bases, set(methods), {name for name, method in methods.items() if ast.get_docstring(method)})
-
-
-def _public_methods(node: ast.ClassDef) -> dict[str, Functions]:
-    found: dict[str, Functions] = {}
-    for item in node.body:  # the first of a name: a setter is explained by its property
-        if isinstance(item, Functions) and not item.name.startswith("_"):
-            found.setdefault(item.name, item)
-    return found
+    # A name may have several definitions, overloads or a setter: one of them explains it.
+    lines = {item.name: item.lineno for item in methods}
+    return Klass(bases, lines, {item.name for item in methods if ast.get_docstring(item)})
 
 
 @dataclass(frozen=True)

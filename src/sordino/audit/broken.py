@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sordino.audit.scripted import TENSORS
+from sordino.audit.script import TENSORS
 from sordino.federation.sampling import Draws
 from sordino.privacy import events, mechanisms
 from sordino.privacy.bounds import L1, Bound, Flat, Grouped

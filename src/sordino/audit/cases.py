@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sordino.audit.scripted import JUST_WITHIN, Script
+from sordino.audit.script import JUST_WITHIN, Script
 from sordino.audit.statistics import NAMES
 from sordino.audit.worlds import Stage
 from sordino.methods import METHODS, Method

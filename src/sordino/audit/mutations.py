@@ -42,7 +42,7 @@ from sordino.audit.broken import (
     weaker,
 )
 from sordino.audit.cases import IN_TURNS, TRAINS, Case
-from sordino.audit.scripted import JUST_WITHIN, Script
+from sordino.audit.script import JUST_WITHIN, Script
 from sordino.federation.sizes import PublicSizes
 from sordino.methods import METHODS, Method, RuleContext
 from sordino.privacy import events

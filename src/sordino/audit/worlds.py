@@ -20,18 +20,8 @@ from typing import Any, cast
 import numpy as np
 
 from sordino.audit.rule_observer import RuleObserver
-from sordino.audit.scripted import (
-    TARGET,
-    NoLedger,
-    Parts,
-    QuietSite,
-    Script,
-    Without,
-    by_epoch,
-    linear_loss,
-    scripted,
-    tiny,
-)
+from sordino.audit.script import TARGET, Parts, Script, linear_loss, tiny
+from sordino.audit.scripted import NoLedger, QuietSite, Without, by_epoch, scripted
 from sordino.engines.inprocess import InProcess
 from sordino.federation.sampling import Draws
 from sordino.federation.sizes import PublicSizes

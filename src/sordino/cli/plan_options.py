@@ -13,7 +13,8 @@ from sordino.errors import BadInput, one_of
 from sordino.federation.held_out import FAIRNESS
 from sordino.federation.server import SCHEDULES, STEPS
 from sordino.plain import Json
-from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, read_toml
+from sordino.plan import read_toml
+from sordino.plan_checks import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
 
 # (name, type, choices, help)

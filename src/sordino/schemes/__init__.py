@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from sordino.privacy.vocabulary import Observer, Unit
 from sordino.schemes.base import Scheme
+from sordino.schemes.calibrate import check_clients
 from sordino.schemes.client import Client
 from sordino.schemes.local import Local
 from sordino.schemes.plain import Plain
 from sordino.schemes.pooled import Pooled
-from sordino.schemes.terms import Terms, check_clients
+from sordino.schemes.terms import Terms
 
 if TYPE_CHECKING:
     from sordino.federation.sizes import PublicSizes

@@ -20,7 +20,7 @@ from sordino.federation.sizes import PublicSizes
 from sordino.privacy import events
 from sordino.privacy.filter import Filter
 from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling
-from sordino.schemes import terms as settled
+from sordino.schemes import calibrate
 from sordino.schemes.terms import Terms
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class Scheme(ABC):
 
     def settle(self, sizes: PublicSizes) -> Terms:
         """Find the multiplier that the budget asks for, or the rounds that it allows."""
-        return settled.settle(self.plan, sizes)
+        return calibrate.settle(self.plan, sizes)
 
     # ---- public numbers ----------------------------------------------------------------------------------------------------
 

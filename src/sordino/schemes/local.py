@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,20 +21,21 @@ from sordino.errors import NotPrivate
 from sordino.federation import sampling
 from sordino.federation.sizes import PublicSizes
 from sordino.privacy import accounting, events, mechanisms, rdp
-from sordino.privacy.bounds import Bound, Flat
 from sordino.privacy.filter import Filter
-from sordino.privacy.randomness import Source, source
-from sordino.privacy.release import Private, disclose, require_released
+from sordino.privacy.randomness import source
+from sordino.privacy.release import require_released
 from sordino.privacy.vocabulary import Noise, Sampling
 from sordino.rules.base import RoundOutput, Rule, State, merge
-from sordino.rules.query import Answer, Query, answer_codes, is_raw, split
+from sordino.rules.query import split
 from sordino.schemes import certified, expected
 from sordino.schemes.base import Exposure, Scheme
+from sordino.schemes.budget_shares import prelude_multipliers
 from sordino.schemes.client import own_rounds
 from sordino.schemes.pooled import joint, record_rate, refuse_fixed, slots_for
 from sordino.schemes.request import CONTRIBUTE, Reply, Request, Work
 from sordino.schemes.round import Context, Release, Round, ScheduledRound
-from sordino.schemes.terms import Terms, prelude_multipliers
+from sordino.schemes.step_door import StepDoor
+from sordino.schemes.terms import Terms
 
 if TYPE_CHECKING:
     from sordino.clients.site import Site
@@ -240,7 +240,7 @@ class LocalSteps:
         rows = self.site.draws.records(round, k, held, rate, f"records-{key}")
         drawn = torch.from_numpy(rows).to(x.device)
         x, y = x.index_select(0, drawn), y.index_select(0, drawn)
-        door = _Door(source(self.plan.seed, round, k, f"noise-{key}", self.plan.secure), capacity, units)
+        door = StepDoor(source(self.plan.seed, round, k, f"noise-{key}", self.plan.secure), capacity, units)
 
         seed = self.site.layer_seed(round, k, step)
         queries = self.rule.query(state)
@@ -273,32 +273,3 @@ class LocalSteps:
             raise NotPrivate(
                 f"client {k} declares {declared} records and holds {held}; the proof rests on the declared number: correct it."
             )
-
-
-@dataclass
-class _Door:
-    """The way out of one step: everything that leaves is noised, and noted."""
-
-    noise: Source
-    capacity: int  # records that a sum may hold; the client's declared number, never that of the batch
-    units: float
-    released: list[events.Event] = field(default_factory=list)
-
-    def sum(self, total: np.ndarray, bound: Bound, z: float) -> np.ndarray:
-        grid = mechanisms.FixedPoint.for_bound(bound, self.capacity, max(1000.0, z))
-        return self._gaussian(mechanisms.Sum(grid.encode(total), grid), bound, z)
-
-    def answer(self, query: Query, norms: np.ndarray, size: float, std: float | None) -> Answer:
-        if is_raw(query) or std is None:
-            exact, event = disclose(Private(query.encode(norms, size)), "exact norms of a batch are used")
-            self.released.append(event)
-            return Answer(exact.value, self.units)
-        limit = Flat(query.norm)
-        grid = mechanisms.FixedPoint.for_bound(limit, self.capacity, max(1000.0, std / query.norm))
-        codes = answer_codes(query, norms, size, grid)
-        return Answer(self._gaussian(mechanisms.Sum(codes, grid), limit, std / query.norm), self.units, std)
-
-    def _gaussian(self, total: mechanisms.Sum, bound: Bound, z: float) -> np.ndarray:
-        noisy, event = mechanisms.gaussian(Private(total, bound=bound), bound, z, self.noise)
-        self.released.append(event)
-        return noisy.value
