@@ -54,6 +54,7 @@ class Run:
 
     @property
     def plan(self) -> Plan:
+        """The plan that is trained."""
         return self.terms.plan
 
     def stop(self, reason: str) -> None:
@@ -62,6 +63,7 @@ class Run:
 
     @property
     def checkpoint_due(self) -> bool:
+        """Whether this round ends with a checkpoint."""
         return self.options.checkpoints(self.state.round, self.plan.rounds)
 
 

@@ -50,6 +50,7 @@ class Figures:
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
+        """The figures that there are, by name."""
         return {name: value for name, value in asdict(self).items() if value not in (None, ())}
 
 

@@ -55,6 +55,7 @@ class NoisyFigures:
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
+        """The figures that there are, by name."""
         return {name: value for name, value in asdict(self).items() if value not in (None, ())}
 
 
@@ -84,6 +85,7 @@ class Measure:
 
     @property
     def length(self) -> int:
+        """How many numbers each tested unit adds to the sum."""
         return self._base + (0 if self.spreading is None else self.spreading.length)
 
     @property

@@ -49,6 +49,7 @@ class Spreading:
 
     @property
     def length(self) -> int:
+        """How many numbers the spread between clients takes in the sum."""
         return len(self.sizes) if self.unit == Unit.EXAMPLE else 1
 
     def widened(self, rows: np.ndarray, m: np.ndarray, client: int) -> np.ndarray:

@@ -39,6 +39,7 @@ class Given(Generic[T, Word]):
 
 
 def given(default: T) -> Given[T, Word]:
+    """The default of a field that may be given as a plain word."""
     return cast(Given[T, Word], default)  # at run time the field is the value itself
 
 
@@ -172,6 +173,7 @@ class Plan:
         return dataclasses.replace(self, **changes)
 
     def to_json(self) -> dict[str, object]:
+        """Every setting by its name, as plain data."""
         plain: dict[str, object] = {}
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
@@ -180,6 +182,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, plain: Plain) -> Plan:
+        """The plan with these settings; a setting that no plan has is refused."""
         names = {f.name for f in dataclasses.fields(cls)}
         for key in plain:
             if key not in names:
@@ -203,6 +206,7 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
+        """The plan in a plan.toml."""
         return cls.from_json(read_toml(path))
 
 

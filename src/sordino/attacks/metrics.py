@@ -78,9 +78,11 @@ class Found:
 
     @property
     def rate(self) -> float:
+        """The share of members that were found."""
         return self.count / self.members
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        """Where the true rate lies with this confidence (Clopper and Pearson)."""
         return clopper_pearson(self.count, self.members, confidence)
 
 

@@ -41,6 +41,7 @@ class Settings:
         whole(1, shadows=1 if self.shadows is None else self.shadows)
 
     def changes(self, one: Entry) -> Json:
+        """The settings of one attack that differ from its defaults."""
         if one.models == "reference" and self.references is not None:
             return {"models": self.references}
         if one.name == "shadow-lr" and self.shadows is not None:

@@ -65,24 +65,29 @@ class Target:
             raise BadInput("the model's weights are not finite: training has diverged, and there is nothing to attack.")
 
     def cached(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value under this key, made on first use and then shared by all attacks."""
         if key not in self._cache:
             self._cache[key] = make()
         return cast(T, self._cache[key])
 
     @cached_property
     def lens(self) -> ModelProbe:
+        """What computes outputs and gradients of the attacked model."""
         return ModelProbe(self.make(self.plan.seed))
 
     @cached_property
     def inputs(self) -> np.ndarray:
+        """The judged records, ready for a model."""
         return self.cast.inputs()
 
     @cached_property
     def labels(self) -> np.ndarray:
+        """The labels of the judged records, as a loss takes them."""
         return self.cast.federation.labels(self.cast.labels)
 
     @cached_property
     def population_inputs(self) -> np.ndarray:
+        """The attacker's own records, ready for a model."""
         return self.cast.population_inputs()
 
     # ---- models that the attacker trains -----------------------------------------------------------------------------

@@ -50,6 +50,7 @@ class Task:
 
     @property
     def case(self) -> Case:
+        """What is played: a case, or that of a planted bug."""
         return self.given if self.given is not None else _bug(self.bug or 0).case
 
     def __call__(self) -> Row:

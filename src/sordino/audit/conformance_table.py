@@ -86,6 +86,7 @@ class Row:
     seconds: float = 0.0
 
     def to_json(self) -> RowJson:
+        """The row as JSON can hold it."""
         proven = self.epsilon_proven
         plain = {**asdict(self), "epsilon_proven": "inf" if proven is not None and math.isinf(proven) else proven}
         return cast(RowJson, plain)

@@ -39,6 +39,7 @@ class Records:
 
     @classmethod
     def make(cls, canaries: Canaries, kind: str, federation: Federation) -> Records:
+        """The records that canaries of this kind insert, drawn from the canaries' secret."""
         if federation.x is None or federation.y is None:
             raise BadInput(f"canaries of kind {kind} need data that is held, and not made on demand; use turning.")
         if federation.by_position:
@@ -53,6 +54,7 @@ class Records:
         return cls(x, federation.labels(y), len(federation.x))
 
     def behind(self, federation: Federation) -> Federation:
+        """The population with the canaries' records behind those of the clients."""
         return federation.followed_by(self.x, self.y)
 
     def contribute(self, work: PooledGradients, request: Request, which: np.ndarray, out: np.ndarray) -> None:

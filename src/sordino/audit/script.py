@@ -42,6 +42,7 @@ class Script:
         return JUST_WITHIN if self.length > 1 else FAR
 
     def direction(self, dimension: int) -> np.ndarray:
+        """The unit vector along which the target pulls."""
         return np.eye(1, dimension)[0] if self.single else direction(dimension)
 
     def record(self, dimension: int) -> np.ndarray:
@@ -51,6 +52,7 @@ class Script:
         return np.where(np.arange(dimension) % (dimension // TENSORS) < dimension // TENSORS // 2, 1.0, 0.3)
 
     def sign(self, round: int) -> float:
+        """Whether the target pulls forth or back in this round."""
         return -1.0 if self.turns and round % 2 == 0 else 1.0
 
 
@@ -67,6 +69,7 @@ class Parts(nn.Module):
 
 
 def linear_loss(out: Tensor, y: Tensor) -> Tensor:
+    """The sum of a record's outputs, whose gradient is the record."""
     return out.sum(1)
 
 

@@ -78,6 +78,7 @@ class Watch:
                 old.unlink()
 
     def load(self, round: int) -> None:
+        """Go on with what was noted up to this round."""
         try:
             with np.load(self._at(round), allow_pickle=False) as kept:
                 self.ratio, self.matched = kept["ratio"], kept["matched"]
@@ -95,6 +96,7 @@ def write(folder: Path, content: dict[str, object]) -> None:
 
 
 def read(folder: Path) -> Json:
+    """What a run noted of its canaries, or a refusal if it had none."""
     try:
         return json.loads((folder / FILE).read_text())
     except FileNotFoundError:

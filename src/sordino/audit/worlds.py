@@ -88,6 +88,7 @@ class Stage:
 
     @property
     def replaces(self) -> bool:
+        """Whether the neighbouring world holds another unit in the place of the target."""
         return self.terms.relation == Relation.REPLACE_ONE
 
     @property

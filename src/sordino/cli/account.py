@@ -71,6 +71,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print the one of epsilon, multiplier and rounds that was not given."""
     answer = _answer(args)
     if args.json:
         print(json.dumps({key: plain(value) for key, value in answer.items()}))

@@ -78,6 +78,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Attack a finished run and print one row per attack, beside its ceiling."""
     chosen = entries(args.attack if args.attack is not None else ",".join(usual(args.run)))
     table: Json = {}
     with bars(args.quiet or args.json) as say:

@@ -36,6 +36,7 @@ def _confidence(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print the lower bound on epsilon that the canaries of a run give."""
     from sordino.audit.measure import AuditFailed, audit
 
     found = audit(args.run, args.confidence)

@@ -30,6 +30,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Write certificates and keys, and say where they are."""
     from sordino.engines.flower import pki
 
     folder, nodes = Path(args.folder), _names(args.nodes)

@@ -38,6 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Play the suite. The exit code says whether all held and every bug was caught."""
     from sordino.audit import conformance as suite
 
     def watch(row: object, done: int, of: int) -> None:

@@ -44,6 +44,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Take part until the server or the user ends it."""
     from sordino.data.table import Table
     from sordino.deployment.joining import Joined, own_records
     from sordino.engines.flower.address import split_address

@@ -43,6 +43,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Pre-train the controllers and save their weights."""
     from pathlib import Path
 
     from sordino.schemes.fedmap.metanet.net import save

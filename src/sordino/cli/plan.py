@@ -85,6 +85,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print what a budget means for these sizes, before there is any data."""
     setting = _setting(args)
     from sordino.planning.planner import Scenario, plan
 

@@ -63,6 +63,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Serve a plan until it is trained, with holders on other machines."""
     from sordino.assembly import complete
     from sordino.cli.numbers import count, number
     from sordino.deployment.serving import Public, nodes_in, serve

@@ -85,6 +85,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Train as the options say, and print the statement or one JSON object."""
     from sordino.assembly import assemble, prepare
     from sordino.engines import EngineOptions
     from sordino.federation.folder import RunFolder, claim

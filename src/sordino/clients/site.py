@@ -62,6 +62,7 @@ class Site:
         return self.tensor(self.federation.prepare(pooled)), self.tensor(np.asarray(self.federation.y))
 
     def tensor(self, array: np.ndarray) -> Tensor:
+        """An array on the device of this site."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of arrays that must not be written; nothing here writes them
             out = torch.from_numpy(np.ascontiguousarray(array)).to(self.device)

@@ -29,6 +29,7 @@ class Field:
 
     @property
     def size(self) -> int:
+        """How many numbers of a row this array takes."""
         return math.prod(self.shape)
 
 
@@ -41,14 +42,17 @@ class Layout:
 
     @property
     def tokens(self) -> bool:
+        """Whether every array holds whole numbers."""
         return all(field.whole for field in self.fields)
 
     def to_json(self) -> Json:
+        """The layout as plain data, for a run's own record."""
         fields = [{"name": f.name, "shape": list(f.shape), "whole": f.whole} for f in self.fields]
         return {"named": self.named, "fields": fields}
 
     @classmethod
     def from_json(cls, plain: Json) -> Layout:
+        """The layout that `to_json` described."""
         fields = (Field(str(f["name"]), tuple(f["shape"]), bool(f["whole"])) for f in plain["fields"])
         return cls(tuple(fields), bool(plain["named"]))
 

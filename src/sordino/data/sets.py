@@ -37,6 +37,7 @@ def entry(name: str) -> Entry:
 
 
 def unknown(name: str) -> BadInput:
+    """The refusal of a name that is no data set."""
     names = ", ".join(ENTRIES)
     return BadInput(
         f"{name!r} is not a data set: choose one of {names}, or give a table, or a folder with one file per client."

@@ -100,9 +100,11 @@ class Link:
         self._begin()
 
     def alive(self) -> bool:
+        """Whether the process of the node still runs."""
         return self._process is not None and self._process.poll() is None
 
     def close(self) -> None:
+        """End the node's process and its connection."""
         if self._beat is not None:
             self._beat.stop()
         if self.grid is not None:

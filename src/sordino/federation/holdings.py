@@ -132,6 +132,7 @@ class Holdings:
 
     @property
     def has_local_tests(self) -> bool:
+        """Whether there is a public test split for each client."""
         return self._local_tests is not None or self._test_rows is not None
 
     @property

@@ -30,6 +30,7 @@ class ServerOptimizer:
     steps: str = "mean"
 
     def init(self, size: int) -> Arrays:
+        """The state before round 1: zeros, as many as the model has weights."""
         if self.kind == "momentum":
             return {"velocity": np.zeros(size, np.float32)}
         if self.kind == "adam":

@@ -106,6 +106,7 @@ class Scenario:
 
     @property
     def sizes(self) -> PublicSizes:
+        """The public sizes: how many clients, and how many records each."""
         return PublicSizes(self.clients, self.examples)
 
     @property
@@ -122,10 +123,12 @@ class Scenario:
 
 @lru_cache(maxsize=512)
 def terms_of(setting: Scenario) -> Terms:
+    """The terms of the plan, worked out once for each scenario."""
     return settle(setting.plan, setting.sizes)
 
 
 def relation_of(setting: Scenario) -> Relation:
+    """The neighbouring relation that the scheme proves."""
     return setting.plan.scheme.relation
 
 
@@ -135,10 +138,12 @@ def schedule(setting: Scenario, multiplier: float) -> events.Event:
 
 
 def releases(setting: Scenario) -> int:
+    """How many noisy releases the most exposed unit takes part in."""
     return terms_of(setting).exposures * setting.plan.scheme.steps(setting.sizes)
 
 
 def noise(setting: Scenario) -> tuple[float, accounting.Spent]:
+    """The multiplier that the budget asks for, and what it costs."""
     terms = terms_of(setting)
     return terms.multiplier, terms.spent
 
@@ -149,6 +154,7 @@ def contributions(setting: Scenario) -> float:
 
 
 def ratio_of(setting: Scenario, multiplier: float) -> float:
+    """The length of the noise beside that of a full sum of clipped contributions."""
     return multiplier * math.sqrt(setting.dimension) / contributions(setting)
 
 
@@ -166,4 +172,5 @@ def outcome(setting: Scenario) -> tuple[float, float]:
 
 
 def left(setting: Scenario) -> float:
+    """The noise that is left over the signal, at the multiplier that the budget asks for."""
     return left_of(setting, noise(setting)[0])

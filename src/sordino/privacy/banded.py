@@ -77,6 +77,7 @@ class Bands:
 
     @property
     def coefficients(self) -> np.ndarray:
+        """The coefficients as floats. They are kept as integers, so that every machine has the same."""
         return np.array(self.steps) / _ONE
 
     @property

@@ -30,6 +30,7 @@ def from_float(value: float) -> int:
 
 
 def to_float(exact: int) -> float:
+    """The nearest float; infinite where none is large enough."""
     try:
         return exact / ONE
     except OverflowError:
@@ -37,11 +38,13 @@ def to_float(exact: int) -> float:
 
 
 def pack(exact: int) -> str:
+    """The number as text that `unpack` reads without loss."""
     shift = (exact & -exact).bit_length() - 1 if exact else 0
     return f"{exact >> shift:x}p{shift - _BITS}"
 
 
 def unpack(text: str) -> int:
+    """The number that `pack` wrote."""
     mantissa, _, power = text.partition("p")
     try:
         return int(mantissa, 16) << (int(power) + _BITS)

@@ -22,6 +22,7 @@ class Figure:
 
 
 def figures(run: Run) -> list[Figure]:
+    """The charts of a run: accuracy or loss, bound, noise, and budget spent."""
     made = [_accuracy(run), _bound(run), _noise(run), _spent(run)]
     if None in made:
         made.insert(1, _loss(run))

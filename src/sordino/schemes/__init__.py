@@ -36,6 +36,7 @@ def select(method: Method, unit: Unit, observer: Observer) -> type[Scheme]:
 
 
 def scheme_for(plan: Plan) -> Scheme:
+    """The scheme of a plan: the only place that decides between ways of working."""
     method = plan.method_spec
     own = None if method.scheme is not None else method.own_scheme(plan)
     return (own or select(method, plan.unit, plan.observer))(plan)

@@ -83,6 +83,7 @@ class ClientUpdate(WholeClients):
         defences.check_model(named, site.flat.model, site.federation.input_shape, site.blank()[0].dtype)
 
     def query(self, request: Request, item: int) -> Reply:
+        """The client's answer about the norm of its update. The update waits for the sum."""
         update = self.update(request.round, item)
         self._waiting = {key: kept for key, kept in self._waiting.items() if key[0] == request.round}
         if len(self._waiting) < self._room:
@@ -91,6 +92,7 @@ class ClientUpdate(WholeClients):
         return self._answer(request, item, request.bound, update)
 
     def contribute(self, request: Request, item: int, out: np.ndarray) -> Reply:
+        """Add the clipped update, and the client's share of the noise, to `out`."""
         update = self._waiting.pop((request.round, item), None)
         if update is None:
             update = self.update(request.round, item)
@@ -292,6 +294,7 @@ def weight_of(plan: Plan, sizes: PublicSizes, clients: np.ndarray) -> float:
 
 
 def own_weight(plan: Plan, examples: int) -> float:
+    """How much a client of that many examples counts in the mean."""
     if plan.weights == "uniform":
         return 1.0
     return float(examples) if plan.weight_cap is None else min(examples / plan.weight_cap, 1.0)

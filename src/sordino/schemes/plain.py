@@ -64,6 +64,7 @@ class Plain(Scheme):
         return PlainRound(context)
 
     def request(self, t: int) -> Request:
+        """What clients are asked in round t: updates as they are, on a grid."""
         return Request(round=t, phase=CONTRIBUTE, grid=GRID, bound=None)
 
     def expected(self, terms: Terms, rule: Rule, asked: Request, taken: float) -> Request:

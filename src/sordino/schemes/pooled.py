@@ -129,6 +129,7 @@ def record_rate(plan: Plan, examples: int) -> float:
 
 
 def refuse_fixed(plan: Plan) -> None:
+    """Refuse sampling and weights that have no proof for single records."""
     if plan.sampling == Sampling.FIXED:
         raise BadInput("sampling fixed is not offered for the example unit; use poisson (or none, for full batches).")
     if plan.weights == "size":

@@ -46,6 +46,7 @@ class Terms:
 
     @property
     def scheme(self) -> Scheme:
+        """What one unit is exposed to, and what a round does."""
         return self.plan.scheme
 
     def at(self, z: float) -> Terms:
@@ -68,6 +69,7 @@ class Terms:
         return self.multiplier
 
     def multiplier_of(self, round: int) -> float:
+        """The multiplier of one round: the common scale times the schedule's part."""
         return self.multiplier * self.noise_schedule[round - 1]
 
     @property
@@ -76,10 +78,12 @@ class Terms:
         return self.scheme.units(self.public)
 
     def denominator(self, cohort: np.ndarray) -> float:
+        """The public number that turns the sum of a cohort into a mean."""
         return self.scheme.denominator(self.public, cohort)
 
     @property
     def survivors(self) -> int:
+        """How many clients' shares of the noise make up the whole."""
         return self.scheme.survivors
 
     # ---- the prelude -----------------------------------------------------------------------------------------------------
@@ -95,6 +99,7 @@ class Terms:
 
     @property
     def prelude_events(self) -> list[events.Event]:
+        """What the statistics before round 1 expose every unit to, in order."""
         return [self.prelude_event(step) for step in range(len(self.prelude))]
 
     # ---- the test on held-out records ------------------------------------------------------------------------------------
@@ -137,6 +142,7 @@ class Terms:
 
     @property
     def relation(self) -> Relation:
+        """The neighbouring relation that the proof is for."""
         return self.scheme.relation
 
     @property
@@ -213,6 +219,7 @@ class Terms:
 
     @property
     def claim_inputs(self) -> tuple[float | None, int | None]:
+        """The sampling rate and the number of steps that the paper's own accounting takes."""
         return self.scheme.claim_inputs(self.public)
 
     # ---- the ledger ------------------------------------------------------------------------------------------------------

@@ -124,6 +124,7 @@ class Turns(Client):
 
     @cached_property
     def bands(self) -> Bands:
+        """The correlation of the noise over rounds."""
         return Bands.square_root(self.separation, self.momentum)
 
     @property

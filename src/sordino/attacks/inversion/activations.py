@@ -17,6 +17,7 @@ class Pointwise(Layer):
         self._du: Tensor | None = None
 
     def value(self, u: Tensor) -> Tensor:
+        """The function at u."""
         raise NotImplementedError
 
     def slope(self, y: Tensor) -> Tensor:
@@ -46,6 +47,8 @@ class Pointwise(Layer):
 
 
 class Sigmoid(Pointwise):
+    """s(u) = 1 / (1 + exp(-u)), with s' = s - s^2."""
+
     def value(self, u: Tensor) -> Tensor:
         return torch.sigmoid(u)
 
@@ -57,6 +60,8 @@ class Sigmoid(Pointwise):
 
 
 class Tanh(Pointwise):
+    """y = tanh(u), with y' = 1 - y^2."""
+
     def value(self, u: Tensor) -> Tensor:
         return torch.tanh(u)
 
@@ -68,6 +73,8 @@ class Tanh(Pointwise):
 
 
 class Relu(Pointwise):
+    """max(0, u). It has no second derivative where it has a first."""
+
     def value(self, u: Tensor) -> Tensor:
         return torch.relu(u)
 

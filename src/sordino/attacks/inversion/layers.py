@@ -30,6 +30,7 @@ class Layer:
     size = 0  # entries of its parameters, in the order of `parameters()`, each in row-major order
 
     def forward(self, u: Tensor) -> Tensor:
+        """The output of the layer at u."""
         raise NotImplementedError
 
     def backward(self, out: Tensor, deeper: bool) -> Tensor:

@@ -29,6 +29,7 @@ class Likeness:
     ssim: float
 
     def to_json(self) -> dict[str, float]:
+        """Each measure by its name."""
         return asdict(self)
 
 

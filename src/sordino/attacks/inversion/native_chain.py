@@ -33,6 +33,7 @@ class Window:
     padding: tuple[int, int] = (0, 0)
 
     def places(self, shape: Shape) -> tuple[int, int]:
+        """How many positions the window takes in an image of this shape, down and across."""
         sides = [(n + 2 * p - k) // s + 1 for n, k, s, p in zip(shape, self.kernel, self.stride, self.padding)]
         return sides[0], sides[1]
 

@@ -65,6 +65,7 @@ class InversionSettings:
             one_of(MODELS, models=one)
 
     def changes(self, one: Entry, adaptive: bool = False) -> Json:
+        """The settings of one attack that differ from its defaults."""
         own: Json = {"seed": self.seed}
         if adaptive:
             own["adaptive"] = True

@@ -67,6 +67,7 @@ class Account:
         self._save()
 
     def close(self, own: ClientState) -> None:
+        """Keep the client's state as it is after the round."""
         self.after = own
         self._save()
 

@@ -75,6 +75,7 @@ class Policy:
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
+        """The policy in a file; a file that cannot be read is a refusal."""
         try:
             plain: Json = tomllib.loads(Path(path).read_text())
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

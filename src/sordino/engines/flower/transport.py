@@ -60,6 +60,7 @@ class SecureChannel:
         self.sent = self.received = 0  # bytes, for the overhead table
 
     def present(self) -> list[int]:
+        """The clients that can be reached now, by number."""
         there = self.transport.present()
         return [k for k, name in enumerate(self.names) if name in there]
 
@@ -89,4 +90,5 @@ class SecureChannel:
         return good
 
     def close(self) -> None:
+        """Close the transport underneath."""
         self.transport.close()

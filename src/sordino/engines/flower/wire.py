@@ -60,6 +60,7 @@ class Message:
         return value
 
     def array(self, name: str, dtype: DTypeLike, length: int | None = None) -> np.ndarray:
+        """The array of this name, type and length; anything else is a malformed message."""
         found = self.arrays.get(name)
         if found is None or found.dtype != dtype or length is not None and found.size != length:
             wanted = f"{np.dtype(dtype)}{'' if length is None else f' of {length}'}"
@@ -134,6 +135,7 @@ def request_to_plain(request: Request) -> tuple[dict[str, object], dict[str, np.
 
 
 def request_from_plain(head: Plain, arrays: Mapping[str, np.ndarray]) -> Request:
+    """The request that a server sent; every field is checked."""
     try:
         fields = dict(head)
         whole = all(isinstance(fields[name], int) and not isinstance(fields[name], bool) for name in ("round", "step"))
@@ -195,6 +197,7 @@ _QUERIES: dict[str, Callable[..., query.Query]] = {kind.__name__: kind for kind 
 
 
 def query_to_json(asked: query.Query | None) -> dict[str, object] | None:
+    """A question about norms as plain data."""
     if asked is None:
         return None
     return {"kind": type(asked).__name__, **dataclasses.asdict(asked)}  # type: ignore[call-overload]
