@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
-import io
 import sys
-import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,8 +44,7 @@ class Module:
 
     def lines_with(self, *words: str) -> list[str]:
         """The lines of code that use one of these names. Comments and strings do not count."""
-        tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
-        return self._at({token.start[0] for token in tokens if token.type == tokenize.NAME and token.string in words})
+        return self._at({node.lineno for node in ast.walk(self.tree) if _name(node) in words})
 
     def branches_on_ways(self) -> list[str]:
         """The lines that ask a plan for its way of working and branch on the answer."""
@@ -61,6 +58,10 @@ class Module:
 
     def _at(self, places: set[int] | set[tuple[int, int]]) -> list[str]:
         return [f"{self.name}:{place if isinstance(place, int) else place[0]}" for place in sorted(places)]
+
+
+def _name(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else node.name if isinstance(node, ast.alias) else ""
 
 
 def _asks_way(node: ast.AST) -> bool:

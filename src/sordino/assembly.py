@@ -186,8 +186,15 @@ def told_task(plan: Plan) -> str | None:
 
 
 def _nothing_of_tables(plan: Plan) -> None:
-    for name in ("client_column", "label", "test", "schema", "ignore"):
-        if (value := getattr(plan, name)) is not None and not (name == "test" and plan.holdout is not None):
+    of_tables = {
+        "client_column": plan.client_column,
+        "label": plan.label,
+        "test": plan.test if plan.holdout is None else None,
+        "schema": plan.schema,
+        "ignore": plan.ignore,
+    }
+    for name, value in of_tables.items():
+        if value is not None:
             raise BadInput(
                 f"{name} {value!r} is about tables of your own, and {plan.data} is a data set: leave it out."
             )

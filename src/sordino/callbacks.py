@@ -186,5 +186,6 @@ class EarlyStop(Callback):
 
 def metrics_row(state: TrainState, metrics: RoundMetrics) -> dict[str, object]:
     """What a round released, as a line of metrics."""
-    plain = {f.name: getattr(metrics, f.name) for f in dataclasses.fields(metrics) if f.name != "extra"}
-    return {"round": state.round, **plain, **metrics.extra}
+    plain = dataclasses.asdict(metrics)
+    extra = plain.pop("extra")
+    return {"round": state.round, **plain, **extra}

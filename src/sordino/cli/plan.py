@@ -110,7 +110,7 @@ def _fill(args: argparse.Namespace) -> None:
     if preset.get("unit") == Unit.EXAMPLE:
         preset.pop("sampling", None)  # of clients, in FedMAP as published; a proof draws records, by coins
     for name, value in (_USUAL | {name: str(preset[name]) for name in _OF_PRESETS if name in preset}).items():
-        if getattr(args, name) is None:
+        if vars(args)[name] is None:
             setattr(args, name, value)
 
 

@@ -174,9 +174,10 @@ def _account(named: str | None, plan: Plan) -> Path | None:
 
 def _alone(args: argparse.Namespace) -> None:
     """A run goes on as it began: settings beside --resume would be ignored."""
-    given = [name for name, *_ in plan_options.FIELDS if getattr(args, name) is not None]
+    asked = vars(args)
+    given = [name for name, *_ in plan_options.FIELDS if asked[name] is not None]
     alone = ("preset", "plan", "out", "option", "recipe", "secure", "without_privacy", "price")
-    given += [name for name in alone if getattr(args, name)]
+    given += [name for name in alone if asked[name]]
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise BadInput(f"--resume goes on with the run's own plan; leave out {names}, or start another run.")
@@ -189,20 +190,19 @@ def _warn(plan: Plan, model: nn.Module, federation: Federation) -> None:
     from sordino.cli.plan import effective_of
     from sordino.planning import planner
 
-    names = (
-        "clients",
-        "rounds",
-        "cohort",
-        "unit",
-        "observer",
-        "relation",
-        "sampling",
-        "delta",
-        "batch_size",
-        "local_epochs",
-    )
-    noise = {"multiplier": plan.multiplier} if plan.multiplier is not None else {"epsilon": plan.epsilon}
-    given = {name: getattr(plan, name) for name in names} | noise
+    given: Json = {
+        "clients": plan.clients,
+        "rounds": plan.rounds,
+        "cohort": plan.cohort,
+        "unit": plan.unit,
+        "observer": plan.observer,
+        "relation": plan.relation,
+        "sampling": plan.sampling,
+        "delta": plan.delta,
+        "batch_size": plan.batch_size,
+        "local_epochs": plan.local_epochs,
+    }
+    given |= {"multiplier": plan.multiplier} if plan.multiplier is not None else {"epsilon": plan.epsilon}
     given["dimension"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
     given["effective"] = effective_of(plan, given["dimension"], federation.classes)
     given["examples"] = max(1, federation.examples // federation.clients)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sordino.data.arrays import as_numpy
 from sordino.errors import BadInput
 from sordino.plain import Json
 
@@ -70,7 +71,7 @@ def pack(x: Parts, who: str) -> tuple[np.ndarray, Layout]:
     """[examples, all numbers of one], and how to take it apart. Integers alone stay integers; beside floats they are floats."""
     named = isinstance(x, Mapping)
     pairs = x.items() if isinstance(x, Mapping) else ((str(k), part) for k, part in enumerate(x))
-    arrays = {str(name): _array(part) for name, part in pairs}
+    arrays = {str(name): as_numpy(part) for name, part in pairs}
     if not arrays:
         raise BadInput(f"the examples of {who} have no fields: give at least one.")
     lengths = {len(array) if array.ndim else -1 for array in arrays.values()}
@@ -88,9 +89,3 @@ def pack(x: Parts, who: str) -> tuple[np.ndarray, Layout]:
                 f"the field {field.name!r} of {who} has numbers of {_EXACT:,} and more beside floats: number them anew."
             )
     return np.concatenate([a.reshape(len(a), -1).astype(kind) for a in arrays.values()], axis=1), layout
-
-
-def _array(part: object) -> np.ndarray:
-    if hasattr(part, "detach"):
-        part = part.detach().cpu().numpy()
-    return np.asarray(part)

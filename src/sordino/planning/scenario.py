@@ -51,9 +51,12 @@ class Scenario:
     effective: int | None = None  # parameters that the noise counts as, where rows of features have length 1; None: all
 
     def __post_init__(self) -> None:
-        words = (("unit", Unit), ("observer", Observer), ("sampling", Sampling), ("relation", Relation))
-        for name, kind in words:
-            value = getattr(self, name)
+        for name, kind, value in (
+            ("unit", Unit, self.unit),
+            ("observer", Observer, self.observer),
+            ("sampling", Sampling, self.sampling),
+            ("relation", Relation, self.relation),
+        ):
             if value is not None:
                 errors.one_of(list(kind), **{name: value})
                 object.__setattr__(self, name, kind(value))

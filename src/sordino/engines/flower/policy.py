@@ -66,9 +66,15 @@ class Policy:
                 raise BadInput(f"code of a policy lists module:object{PIN} and 64 hexadecimal digits, not {entry!r}.")
             if not sign:
                 raise BadInput(_unpinned(name))
-        for name, words in (("units", Unit), ("observers", Observer), ("variants", Variant), ("methods", METHODS)):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-            for word in getattr(self, name):
+        for name, words, given in (
+            ("units", Unit, self.units),
+            ("observers", Observer, self.observers),
+            ("variants", Variant, self.variants),
+            ("methods", METHODS, self.methods),
+        ):
+            kept = tuple(given)
+            object.__setattr__(self, name, kept)
+            for word in kept:
                 one_of(list(words), **{f"{name} of a policy": word})
         if not isinstance(self.secure, bool):
             raise BadInput(f"secure of a policy must be true or false, not {self.secure!r}.")
