@@ -78,7 +78,7 @@ def _network(plan: Plan, federation: Federation) -> str:
     if plan.model != "auto":
         return plan.model
     facts = recipes.PublicFacts.of(federation).prepared(plan.preparation)
-    return str(recipes.model_for(facts, plan.epsilon if plan.private else None).value)
+    return str(recipes.model_for(facts, plan.epsilon).value)
 
 
 def input_shape(plan: Plan, federation: Federation) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 from sordino.errors import BadInput
 from sordino.federation.held_out import share_in
+from sordino.method_spec import Claim
 from sordino.methods import Method, adopt, method
 from sordino.plain import Json, Plain
 from sordino.plan_checks import check_fit, check_numbers
@@ -160,6 +161,11 @@ class Plan:
     def paper(self) -> str | None:
         """The method whose paper the run follows, as published; None: it need not."""
         return self.method if self.published else None
+
+    @property
+    def claim(self) -> Claim | None:
+        """The paper's own accounting, if the run follows the paper and the paper prints an epsilon."""
+        return self.method_spec.claim if self.published else None
 
     @property
     def private(self) -> bool:

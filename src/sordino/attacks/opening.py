@@ -128,7 +128,7 @@ def after_prelude(
         return plan, make, federation
     raw = population(plan) if federation is None else held_apart(federation, plan)
     rest = plan.replace(prepare={}, test=None, clients=raw.clients)
-    if plan.private and statement["multiplier"] is not None:
+    if statement["multiplier"] is not None:
         rest = rest.replace(epsilon=None, multiplier=statement["multiplier"])
     if plan.preparation is not None:
         raw = raw.mapped(prelude.model_input(folder, plan, raw.input_shape))

@@ -125,7 +125,7 @@ class Scheme(ABC):
     def _check_relation(self) -> None:
         """The numbers of clients and of records enter rates and denominators: they are public, and add-remove hides them."""
         plan = self.plan
-        if plan.relation == Relation.ADD_REMOVE and plan.private:
+        if plan.relation == Relation.ADD_REMOVE:
             seen = f"observer {plan.observer} sees who takes part and " if plan.observer != Observer.PUBLIC else ""
             raise BadInput(
                 f"{seen}the number of {plan.unit}s is public (rates and denominators use it), while relation add-remove "
@@ -206,6 +206,11 @@ class Scheme(ABC):
     def survivors(self) -> int:
         """Among how many clients the noise is divided."""
         return 1
+
+    @property
+    def divides_noise(self) -> bool:
+        """Whether clients add a share of the noise each."""
+        return self.noise == Noise.SHARES and self.plan.private
 
     def capacity(self, sizes: PublicSizes) -> int:
         """The most units whose contributions one sum may hold."""

@@ -26,18 +26,15 @@ def prelude_multipliers(plan: Plan, relation: Relation) -> tuple[float, ...]:
     if plan.preparation is None:
         return ()
     statistics, share = plan.preparation.statistics, plan.preparation.share
-    if not plan.private:
-        return (0.0,) * len(statistics)
     whole = whole_budget(plan, relation)
     return tuple(rounded_up(whole / math.sqrt(share * one.part)) for one in statistics)
 
 
 def whole_budget(plan: Plan, relation: Relation) -> float:
-    """The multiplier of one release without sampling that would take the whole budget."""
+    """The multiplier of one release without sampling that would take the whole budget; 0: the plan has no noise."""
     if plan.epsilon is not None:
         return multiplier_for(plan.epsilon, plan.delta, relation)
-    assert plan.multiplier is not None
-    return plan.multiplier
+    return plan.multiplier or 0.0
 
 
 def multiplier_for(epsilon: float, delta: float, relation: Relation) -> float:
@@ -47,5 +44,7 @@ def multiplier_for(epsilon: float, delta: float, relation: Relation) -> float:
 
 def rounded_up(z: float) -> float:
     """z with five digits, rounded up, so that two machines agree on it."""
+    if z == 0:
+        return 0.0
     digits = 4 - math.floor(math.log10(z))
     return math.ceil(z * 10.0**digits) / 10.0**digits

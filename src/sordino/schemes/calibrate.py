@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def settle(plan: Plan, public: PublicSizes) -> Terms:
     """Terms of a plan whose rounds follow a schedule."""
-    if plan.published and plan.method_spec.claim is not None:
+    if plan.claim is not None:
         return Terms(plan, public, _as_published(plan, public), plan.rounds)
     if plan.multiplier is None:
         return _calibrate(plan, public)
@@ -61,7 +61,7 @@ def _as_published(plan: Plan, public: PublicSizes) -> float:
     if plan.multiplier is not None:
         return plan.multiplier
     assert plan.epsilon is not None
-    claim, told = plan.method_spec.claim, Terms(plan, public, 1.0, plan.rounds).claim_inputs
+    claim, told = plan.claim, Terms(plan, public, 1.0, plan.rounds).claim_inputs
     assert claim is not None
     if claim(plan, 0.5, *told) == claim(plan, 50.0, *told):  # a mere label, that no noise is derived from
         return _calibrate(plan.replace(variant="certified"), public).multiplier

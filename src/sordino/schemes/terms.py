@@ -118,11 +118,8 @@ class Terms:
         if not self.tested:
             return None
         plan = self.plan
-        if not plan.private:
-            return 0.0
-        if (
-            self._apart and self.proven
-        ):  # a held-out record is exposed to nothing else: it may cost what a trained one does
+        if self._apart and self.proven:
+            # A held-out record is exposed to nothing else: it may cost what a trained one does.
             epsilon = plan.epsilon if plan.epsilon is not None else self._trained.epsilon
             return rounded_up(min(multiplier_for(epsilon, plan.delta, self.relation), MOST))
         return rounded_up(whole_budget(plan, self.relation) / math.sqrt(TEST_SHARE))
@@ -212,10 +209,8 @@ class Terms:
     @cached_property
     def claimed(self) -> float | None:
         """What the paper's own accounting would print."""
-        claim = self.plan.method_spec.claim
-        if claim is None or not self.plan.published:
-            return None
-        return claim(self.plan, self.multiplier, *self.claim_inputs)
+        claim = self.plan.claim
+        return None if claim is None else claim(self.plan, self.multiplier, *self.claim_inputs)
 
     @property
     def claim_inputs(self) -> tuple[float | None, int | None]:

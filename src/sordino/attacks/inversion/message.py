@@ -220,9 +220,14 @@ def _as_seen(
     )  # fmt: skip
 
 
+def defended(plan: Plan) -> bool:
+    """Whether noise, or a heuristic, stands between the attacker and a client's update."""
+    return plan.private or plan.defence is not None
+
+
 def view_of(plan: Plan) -> str:
     """What the attacker is taken to see, in words."""
-    if not plan.private and plan.defence is None:
+    if not defended(plan):
         return OPEN
     if not plan.private:
         return f"the client's own message behind {plan.defence}, a heuristic without a guarantee"
@@ -244,7 +249,7 @@ def undefended(plan: Plan) -> Plan:
 
 def released(plan: Plan, federation: Federation) -> tuple[events.Event, Relation] | None:
     """The event of the whole run and its relation, for the reconstruction bound; None where nothing is proven as one event."""
-    if not plan.private or plan.method_spec.scheme is not None:
+    if plan.method_spec.scheme is not None:
         return None
     terms = settle(plan, PublicSizes.of(federation))
     return (terms.total, terms.relation) if terms.proven else None
