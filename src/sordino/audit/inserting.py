@@ -253,9 +253,9 @@ class _CanaryClients(ClientUpdate):
         self.sign, self.bound = sign, bound
         return self.contribute(request, self.plan.clients + canary, out)
 
-    def update(self, round: int, item: int) -> np.ndarray:
+    def update(self, t: int, item: int) -> np.ndarray:
         assert self.bound is not None
-        return self.sign * self.canaries.update(item - self.plan.clients, self.bound, round)
+        return self.sign * self.canaries.update(item - self.plan.clients, self.bound, t)
 
 
 def _secret(plan: Plan) -> int:

@@ -51,9 +51,9 @@ class Script:
             return self.direction(dimension)
         return np.where(np.arange(dimension) % (dimension // TENSORS) < dimension // TENSORS // 2, 1.0, 0.3)
 
-    def sign(self, round: int) -> float:
+    def sign(self, t: int) -> float:
         """Whether the target pulls forth or back in this round."""
-        return -1.0 if self.turns and round % 2 == 0 else 1.0
+        return -1.0 if self.turns and t % 2 == 0 else 1.0
 
 
 class Parts(nn.Module):

@@ -48,10 +48,10 @@ class QuietSite(Site):
 
     neighbour = False
 
-    def seed_layers(self, round: int, item: int) -> None:
+    def seed_layers(self, t: int, item: int) -> None:
         pass
 
-    def layer_seed(self, round: int, item: int, step: int = 0) -> int:
+    def layer_seed(self, t: int, item: int, step: int = 0) -> int:
         return 0
 
     def forget(self) -> None:
@@ -86,15 +86,15 @@ def scripted(kind: type[ClientUpdate]) -> Callable[[QuietSite, np.ndarray, Stage
             self._made: dict[tuple[int, bool, bytes], tuple[np.ndarray, np.ndarray]] = {}
             self.added = np.zeros(0)  # by the target to the sum of this round, if it trains; the observer knows it
 
-        def update(self, round: int, item: int) -> np.ndarray:
+        def update(self, t: int, item: int) -> np.ndarray:
             if item == TARGET and self.stage.script.trains:
                 nothing = self.site.neighbour and not self.stage.replaces  # all it gives under zero-out
-                return np.zeros(self.theta.size) if nothing else self._real(round)
+                return np.zeros(self.theta.size) if nothing else self._real(t)
             if item == TARGET:
                 assert self._bound is not None
                 if self._mute(item):
                     return np.zeros(self.theta.size)
-                return self.stage.vector(round, self._bound, self.stage.present)
+                return self.stage.vector(t, self._bound, self.stage.present)
             length = 0.0 if self.stage.script.quiet else 0.5 * self.plan.bound
             return length * direction(self.theta.size, target=False)
 
@@ -125,16 +125,16 @@ def scripted(kind: type[ClientUpdate]) -> Callable[[QuietSite, np.ndarray, Stage
             self.site.become(not self.stage.present)
             return super().contribute(request, TARGET, out)
 
-        def _real(self, round: int) -> np.ndarray:
+        def _real(self, t: int) -> np.ndarray:
             """The update that the real client trains. Runs that begin alike train alike, so the first round's is kept."""
-            key, models = (round, self.site.neighbour, self.theta.tobytes()), self.site.personal
+            key, models = (t, self.site.neighbour, self.theta.tobytes()), self.site.personal
             if key in self._made:
                 update, trained = self._made[key]
-                models.save(TARGET, round, trained)
+                models.save(TARGET, t, trained)
                 return update
-            update = super().update(round, TARGET)
-            own = models.load(TARGET, round + 1)
-            if own is not None and round == 1:
+            update = super().update(t, TARGET)
+            own = models.load(TARGET, t + 1)
+            if own is not None and t == 1:
                 self._made[key] = update, own
             return update
 

@@ -104,8 +104,8 @@ class _Slots:
     def blank(self) -> tuple[torch.Tensor, torch.Tensor]:
         raise AssertionError("no model is run on slots")
 
-    def layer_seed(self, round: int, item: int, step: int = 0) -> int:
+    def layer_seed(self, t: int, item: int, step: int = 0) -> int:
         return 0  # no layer is run
 
-    def seed_layers(self, round: int, item: int) -> None:
+    def seed_layers(self, t: int, item: int) -> None:
         """No layer is run."""

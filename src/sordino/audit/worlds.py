@@ -134,24 +134,22 @@ class Stage:
 
     # ---- what the target is ------------------------------------------------------------------------------------------
 
-    def vector(self, round: int, bound: Bound, present: bool = True) -> np.ndarray:
+    def vector(self, t: int, bound: Bound, present: bool = True) -> np.ndarray:
         """The target's update or gradient; its opposite, with the other answer to every query, if it was replaced."""
         if self.plan.unit == Unit.EXAMPLE:
             size, toward = self.plan.bound, 1.0
         else:
-            size, toward = bound.size, self.script.sign(round)
+            size, toward = bound.size, self.script.sign(t)
         if not present:
             return -toward * self.script.other_length * size * self.script.direction(self.dimension)
         return toward * self.script.length * size * self.script.direction(self.dimension)
 
-    def shift(self, round: int, bound: Bound) -> np.ndarray:
+    def shift(self, t: int, bound: Bound) -> np.ndarray:
         """What the target adds to the sum. The observer knows the target, as the definition of privacy has it."""
         if self.script.trains:
             added: np.ndarray = self.work.added
             return added
-        return bound.clip(
-            self.vector(round, bound) * self.terms.scheme.gradient_sign
-        )  # gradients leave as the way down
+        return bound.clip(self.vector(t, bound) * self.terms.scheme.gradient_sign)  # gradients leave as the way down
 
     @property
     def scale(self) -> float:
@@ -164,9 +162,9 @@ class Stage:
             mean = (mean - bound.mean) / bound.scale
         return mean * self.scale
 
-    def told(self, query: Query, round: int, bound: Bound) -> np.ndarray:
+    def told(self, query: Query, t: int, bound: Bound) -> np.ndarray:
         """What the target adds to an answer."""
-        norm = np.linalg.norm(self.vector(round, bound), 1 if bound.norm_kind == "l1" else 2)
+        norm = np.linalg.norm(self.vector(t, bound), 1 if bound.norm_kind == "l1" else 2)
         return np.zeros(0) if is_raw(query) else query.encode(np.array([norm]), bound.size)
 
 

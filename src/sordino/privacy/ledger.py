@@ -224,11 +224,11 @@ class Ledger:
             self._book.lost.add(round)
 
     def _grant(
-        self, event: Event, round: int, step: int, attempt: int, clients: ArrayLike | None, costs: ArrayLike | None
+        self, event: Event, t: int, step: int, attempt: int, clients: ArrayLike | None, costs: ArrayLike | None
     ) -> Grant:
         described = events.to_json(event)
         event = self._book.event(described)  # as a replay will read it
-        row: Row = {"kind": "grant", "round": round, "step": step, "attempt": attempt}
+        row: Row = {"kind": "grant", "round": t, "step": step, "attempt": attempt}
         ids = charged = None
         if clients is not None:
             ids, charged = lines.cohort(clients, costs)

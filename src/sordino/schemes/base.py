@@ -139,7 +139,7 @@ class Scheme(ABC):
         """A client takes part in one of so many consecutive rounds at most."""
         return 1
 
-    def turn(self, round: int) -> np.ndarray | None:
+    def turn(self, t: int) -> np.ndarray | None:
         """The clients that may take part in this round, in increasing order; None: all."""
         return None
 

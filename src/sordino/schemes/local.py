@@ -201,7 +201,7 @@ class LocalSteps:
         """How many records run at a time: of a draw by coins."""
         return slots_for(self.plan.batch_size)
 
-    def items(self, round: int, cohort: np.ndarray) -> list[int]:
+    def items(self, t: int, cohort: np.ndarray) -> list[int]:
         return [int(k) for k in cohort]
 
     def weight(self, item: int) -> int:
@@ -228,7 +228,7 @@ class LocalSteps:
         out += request.grid.round(flat.theta.cpu().numpy().astype(np.float64) - self.theta)
         return Reply(report=state)
 
-    def _step(self, round: int, k: int, step: int, state: State, z: float) -> tuple[np.ndarray, State]:
+    def _step(self, t: int, k: int, step: int, state: State, z: float) -> tuple[np.ndarray, State]:
         """One released gradient, and the rule's next state."""
         import torch
 
@@ -237,12 +237,12 @@ class LocalSteps:
         self._check_size(k, held)
         rate, capacity = self.scheme.rate(held), max(2, held)
         units, key = rate * held, f"step-{step}"
-        rows = self.site.draws.records(round, k, held, rate, f"records-{key}")
+        rows = self.site.draws.records(t, k, held, rate, f"records-{key}")
         drawn = torch.from_numpy(rows).to(x.device)
         x, y = x.index_select(0, drawn), y.index_select(0, drawn)
-        door = StepDoor(source(self.plan.seed, round, k, f"noise-{key}", self.plan.secure), capacity, units)
+        door = StepDoor(source(self.plan.seed, t, k, f"noise-{key}", self.plan.secure), capacity, units)
 
-        seed = self.site.layer_seed(round, k, step)
+        seed = self.site.layer_seed(t, k, step)
         queries = self.rule.query(state)
         certified.check_queries(self.terms, queries)
         z_sum, (std_pre, std_with) = split(z, *queries)
@@ -258,10 +258,10 @@ class LocalSteps:
         if queries.with_sum is not None:
             said = door.answer(queries.with_sum, joint(norms), bound.size, std_with)
         if self.terms.proven:
-            certified.check_released(self.plan.mechanism, door.released, z, f"step {step + 1} of round {round}")
+            certified.check_released(self.plan.mechanism, door.released, z, f"step {step + 1} of round {t}")
         each, done = self.scheme.epoch_steps(held), step + 1
         output = RoundOutput(
-            round, bound, said, mean, bound.std(z_sum) / units, asked,
+            t, bound, said, mean, bound.std(z_sum) / units, asked,
             epochs=int(done % each == 0), ends_round=done == self.scheme.local_steps(held),
         )  # fmt: skip
         return mean / bound.size if self.plan.steps == "scaled" else mean, self.rule.observe(state, output)

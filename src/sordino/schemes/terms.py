@@ -68,9 +68,9 @@ class Terms:
         """What a statement prints; 0: no noise."""
         return self.multiplier
 
-    def multiplier_of(self, round: int) -> float:
+    def multiplier_of(self, t: int) -> float:
         """The multiplier of one round: the common scale times the schedule's part."""
-        return self.multiplier * self.noise_schedule[round - 1]
+        return self.multiplier * self.noise_schedule[t - 1]
 
     @property
     def units(self) -> float:
@@ -172,9 +172,9 @@ class Terms:
             return lambda z: events.nonprivate(self.reasons[0])
         return self.scheme.exposure(self.exposed_multipliers, self.public)
 
-    def round_event(self, round: int) -> events.Event:
-        """What round `round` exposes a unit to, if it takes part."""
-        return self.exposure(self.multiplier_of(round))
+    def round_event(self, t: int) -> events.Event:
+        """What round t exposes a unit to, if it takes part."""
+        return self.exposure(self.multiplier_of(t))
 
     def folded(self, multipliers: Iterable[float]) -> Schedule:
         """One event for each stretch of equal multipliers, and how long it is."""

@@ -58,7 +58,7 @@ class Patience:
 class RemoteWork:
     """The server's view of clients' work: an item is a client, and what it does is its own business."""
 
-    def items(self, round: int, cohort: np.ndarray) -> list[int]:
+    def items(self, t: int, cohort: np.ndarray) -> list[int]:
         return [int(k) for k in cohort]
 
     def weight(self, item: int) -> int:
