@@ -162,7 +162,7 @@ def _scaled(plan: Plan, federation: Federation) -> Plan:
 
 
 def _name_of(module: nn.Module, plan: Plan, federation: Federation) -> str:
-    """The name by which this very module, weights and all, can be built again; else its class in angle brackets."""
+    """The name by which this module can be built again, with its weights; if there is none, its class in angle brackets."""
     import torch
 
     from sordino.models import build

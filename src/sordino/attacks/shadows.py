@@ -249,7 +249,7 @@ def _child(job: Job, file: Path, make: Make, plan: Plan, scratch: Path) -> None:
 def _why(run: Path, code: int | None) -> str:
     told = run.with_suffix(".failed")
     if not told.exists():
-        return f"its process ended with code {code}, most likely for want of memory; use fewer workers."
+        return f"its process ended with code {code}, most likely because memory ran out; use fewer workers."
     return told.read_text().split("\n", 1)[0]
 
 

@@ -23,7 +23,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument("--confidence", type=_confidence, default=0.95, help="of the bound (default 0.95)")
+    parser.add_argument(
+        "--confidence", type=_confidence, default=0.95, help="confidence of the lower bound (default 0.95)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.set_defaults(func=run)
 

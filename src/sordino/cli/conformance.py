@@ -27,9 +27,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--small", action="store_true", help="the form for continuous integration: fewer cases, fewer runs"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random draws")
     parser.add_argument(
-        "--seeds", type=int, default=0, metavar="N", help="instead, certified methods alone, over N seeds"
+        "--seeds", type=int, default=0, metavar="N", help="check the certified methods only, over N seeds"
     )
     parser.add_argument("--runs", type=int, default=40, help="with --seeds: runs of each world and seed")
     parser.add_argument("--workers", type=int, default=0, help="processes (0: one per core)")

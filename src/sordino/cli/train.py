@@ -44,18 +44,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     plan_options.add_to(parser)
-    bare = (
-        "train the same network on the same data without clipping and noise: what the price of privacy is measured by"
-    )
+    bare = "train the same network on the same data without clipping and noise, to measure the price of privacy"
     parser.add_argument("--without-privacy", action="store_true", help=bare)
-    price = "train that as well, and show what privacy costs; no epsilon covers that figure, so do not publish it"
+    price = (
+        "also train without privacy, and show what privacy costs; no epsilon covers that figure, so do not publish it"
+    )
     parser.add_argument("--price", action="store_true", help=price)
     named = (
         "settings under a name: frontier (pictures and signals: features that need no data, and a linear head), none (a network), "
         "or auto: frontier on pictures and signals, where it wins (default auto)"
     )
     parser.add_argument("--recipe", metavar="NAME", help=named)
-    parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
+    parser.add_argument(
+        "--secure", action="store_true", default=None, help="draw noise from the secure source of the operating system"
+    )
     parser.add_argument(
         "--device", metavar="DEVICE", help="where the model is trained: cpu (default), cuda, cuda:1, mps"
     )
@@ -63,9 +65,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--workers", default=0, help="worker processes (0: one per core)")
     alone = "never batch pooled records of different clients together: slower; gives bit-identical results to a Flower deployment"
     parser.add_argument("--isolate-clients", action="store_true", help=alone)
-    often = "measure accuracy every so many rounds (0: some twenty times in a run)"
+    often = "measure accuracy once in so many rounds (0: about twenty times in a run)"
     parser.add_argument("--evaluate-every", default=0, metavar="ROUNDS", help=often)
-    keep = "keep the released model of every so many rounds, for attacks that watch several"
+    keep = "keep a released model once in so many rounds, for attacks that watch several rounds"
     parser.add_argument("--keep-models", default=0, metavar="ROUNDS", help=keep)
     parser.add_argument("--out", metavar="FOLDER", help="run folder (default: a new one under runs/)")
     parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
@@ -76,7 +78,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--scale",
         metavar="{private}",
-        help="private: columns are scaled by statistics that are released with noise and charged",
+        help="private: scale columns by statistics that are released with noise and charged",
     )
     parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard scalars into the run folder")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")

@@ -1,6 +1,6 @@
 """A SuperLink of our own, from the server's side: start it, admit nodes, open a run, and talk to nodes through its grid.
 
-The run's server app is this very process: it takes its task from the SuperLink as an executor would. When the SuperLink
+The run's server app is this process itself: it takes its task from the SuperLink as an executor would. When the SuperLink
 dies it is started again and the nodes are admitted again; nothing that matters lives in it.
 """
 

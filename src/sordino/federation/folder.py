@@ -8,7 +8,7 @@ statement.json/.txt  what is proven
 report.html          the same for people
 checkpoint/          to go on from
 checkpoint/personal/ what clients keep for themselves, in a simulation: private, readable by its owner alone
-fairness.json        accuracy over the clients' public test splits, if there are such
+fairness.json        accuracy on each client's public test split, if there are such splits
 models/              the released models of some rounds, if they were to be kept
 """
 

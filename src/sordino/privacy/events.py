@@ -6,7 +6,7 @@ of it is for the accountants to say.
 
 The events are dp-accounting's own classes, but importing that package costs a second, nearly all of it for scipy
 modules that describing an event does not need. So the one small file that defines the classes is loaded by itself,
-under its own name; if the whole package is imported later, it finds these very classes in place.
+under its own name; if the whole package is imported later, it finds the same classes in place.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ disk before a round's budget is granted and before an answer leaves. The next ro
 
     the entry after     as a rule
     the entry before    if the same round is tried again, with the same seeded noise; with secure noise it is refused
-    before, charged     if the round came to nothing here, or the server says that it did everywhere: all of its budget
-                        counts as spent
+    before, charged     if the round failed here, or the server says that it failed everywhere: all of its budget counts
+                        as spent
 
-What the server says can only add to what counts as spent, never take from it. Nor can a file that fell behind, when the machine itself
-went down: rounds that the ledger, which is synced to the disk, knows and the account does not count as spent too.
+What the server says can only add to what counts as spent, never take from it. The same holds for a file that fell behind when the
+machine went down: the ledger is synced to the disk, and a round that it knows and the account does not know counts as spent too.
 """
 
 from __future__ import annotations
