@@ -22,7 +22,6 @@ from sordino.schemes.base import Scheme
 if TYPE_CHECKING:
     from sordino.plan import Plan
 
-Claim = Callable[..., float | None]  # (plan, multiplier, rate, steps) -> the epsilon that the paper prints
 BOTH = (Unit.CLIENT, Unit.EXAMPLE)
 GAUSSIAN = ("gaussian",)
 
@@ -71,7 +70,7 @@ class Method:
     # Relative multipliers of T rounds, for methods that spend unevenly by a public schedule.
     schedule: Callable[[Plan], list[float]] | None = None
     # (plan, multiplier[, sampling rate, releases]) -> the epsilon that the paper would print; None: the proven one.
-    claim: Claim | None = None
+    claim: Callable[..., float | None] | None = None
     # Whether, for this plan, the reasons only concern the printed epsilon, and a larger one can be proven all the same.
     provable_as_published: Callable[[Plan], bool] = lambda plan: False
     mechanisms: tuple[str, ...] = GAUSSIAN

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 from sordino.errors import BadInput
 from sordino.federation.held_out import share_in
-from sordino.method_spec import Claim
 from sordino.methods import Method, adopt, method
 from sordino.plain import Json, Plain
 from sordino.plan_checks import check_fit, check_numbers
@@ -90,7 +89,7 @@ class Plan:
     # who takes part
     sampling: Given[Sampling, Literal["poisson", "fixed", "none"]] = given(Sampling.POISSON)
     cohort: int | None = None  # clients expected in a round; None: all
-    # secagg-server: min_cohort clients whose shares of noise make the whole; None: all. Sealed: min_cohort in a sum; None: 2
+    # secagg-server: the fewest clients whose shares of the noise make up the whole; None: all. fedmap: the fewest in a sum; None: 2
     survivors: int | None = None
     weights: str = "uniform"
     weight_cap: int | None = None  # examples from which on a client weighs in full; public
@@ -163,7 +162,7 @@ class Plan:
         return self.method if self.published else None
 
     @property
-    def claim(self) -> Claim | None:
+    def claim(self) -> Callable[..., float | None] | None:
         """The paper's own accounting, if the run follows the paper and the paper prints an epsilon."""
         return self.method_spec.claim if self.published else None
 

@@ -1,4 +1,4 @@
-"""A run across machines, from the first greeting to the statement; all of the round is `federation.round`'s."""
+"""A run across machines, from the first greeting to the statement; a round is the same as on one machine (`schemes.round`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """FedMAP's account at the client that it belongs to, for runs whose server is told sums only.
 
-Of the last round that the client took part in the account has two entries: what it kept before, and what it kept after. It is on
-disk before a round's budget is granted and before an answer leaves. The next round goes on from
+The account has two entries for the last round that the client took part in: its state before the round, and its state after it. The
+account is on disk before a round's budget is granted and before an answer leaves. The next round goes on from
 
     the entry after     as a rule
     the entry before    if the same round is tried again, with the same seeded noise; with secure noise it is refused
@@ -44,7 +44,7 @@ class Account:
         self.before: ClientState = ClientState.blank()
         self.after: ClientState | None = self.before
         self._grant = 0.0  # of that round
-        self._base = self.before  # of the errand that was asked for last
+        self._base = self.before  # of the task that was asked for last
         if path.exists():
             self._load()
 

@@ -208,14 +208,14 @@ class Remote:
     def _length(self, request: Request) -> int:
         return 0 if request.phase == QUERY else self.theta.size
 
-    def ask(self, parcels: Mapping[int, Message]) -> dict[int, Message]:
+    def ask(self, outgoing: Mapping[int, Message]) -> dict[int, Message]:
         """One exchange; clients that forgot the run are enrolled again and asked once more."""
-        replies = self.post.ask(parcels, self.patience.deadline)
+        replies = self.post.ask(outgoing, self.patience.deadline)
         strangers = [k for k, p in self.post.problems.items() if p.head.get("class") == "NotEnrolled"]
-        silent = set(parcels) - set(replies) - set(self.post.problems)
+        silent = set(outgoing) - set(replies) - set(self.post.problems)
         if strangers:
             self._enrol(strangers)
-            replies |= self.post.ask({k: parcels[k] for k in strangers}, self.patience.deadline)
+            replies |= self.post.ask({k: outgoing[k] for k in strangers}, self.patience.deadline)
         self._late |= silent
         return replies
 

@@ -37,7 +37,7 @@ _LONG = 64  # lists of numbers longer than this travel as arrays
 
 
 class MalformedMessage(BadInput):
-    """Bytes that are no parcel, or a parcel that does not say what it should."""
+    """Bytes that are no message, or a message that does not say what it should."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ class Message:
         return sum(a.nbytes for a in self.arrays.values()) + len(json.dumps(self.head))
 
 
-def to_bytes(parcel: Message) -> bytes:
+def to_bytes(message: Message) -> bytes:
     """A message as bytes: a head in JSON, then its arrays one after the other."""
-    arrays = {name: _flat(name, array) for name, array in parcel.arrays.items()}
+    arrays = {name: _flat(name, array) for name, array in message.arrays.items()}
     listed = [[name, array.dtype.str, array.size] for name, array in arrays.items()]
-    head = json.dumps({"kind": parcel.kind, "head": parcel.head, "arrays": listed}).encode()
+    head = json.dumps({"kind": message.kind, "head": message.head, "arrays": listed}).encode()
     return b"".join([MAGIC, struct.pack("<I", len(head)), head, *(array.tobytes() for array in arrays.values())])
 
 
