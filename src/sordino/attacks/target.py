@@ -49,7 +49,7 @@ class Target:
     plan: Plan
     cast: AttackSplit
     make: Make
-    theta: np.ndarray  # final weights, in the order of `clients.flat`
+    theta: np.ndarray  # final weights, in the order of `gradients.flat`
     rounds: int  # that were run
     kept: Callable[[], dict[int, np.ndarray]] = dict  # the models of several rounds, if the run kept them
     folder: Path | None = None  # where models that the attacker trains are kept

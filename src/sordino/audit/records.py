@@ -1,9 +1,9 @@
-"""Canary records, for the example unit pooled: examples that nobody would learn from but by heart.
+"""Canary records, for the example unit pooled: examples that a model can only learn by heart.
 
 `mislabelled` ones are examples of the public test set under a wrong label (another class, every label turned round, or the
-number of another example), `random` ones are noise under a random label. They go through the same gradients and the same clipping as real records. What an attacker without access to
-the rounds looks at is how much their loss fell in training (Steinke et al. 2023, black box); this shows less than a
-direction does.
+number of another example), `random` ones are noise under a random label. They go through the same gradients and the same clipping
+as real records. An attacker without access to the rounds looks at how much their loss fell in training (Steinke et al. 2023, black
+box); this shows less than a direction does.
 """
 
 from __future__ import annotations

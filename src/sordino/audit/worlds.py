@@ -2,12 +2,12 @@
 
 A `Stage` is a federation of one or two clients in which one unit, the *target*, does the worst that a unit can: its
 contribution is as long as the bound lets it be, in a direction that the observer knows. `Stage.play` runs the plan's
-rounds, by `sordino.schemes.base.Round` and all that stands behind it, in the world with the target or in the one
+rounds, by `sordino.schemes.round.Round` and all that stands behind it, in the world with the target or in the one
 without, and returns everything that the plan's observer sees, as releases.
 
-What is scripted is only what clients compute (and where `Script.trains`, not even that of the target): in the client unit an update is a given vector, in the example unit the
-gradient of a record is the record itself (a linear model under a linear loss). Clipping, noise, queries, rules,
-sampling, denominators and events are the library's own. What a missing unit means follows the plan's relation: it is
+Only what clients compute is scripted: in the client unit an update is a given vector, in the example unit the gradient of a
+record is the record itself (a linear model under a linear loss). With `Script.trains` the target computes its own update too.
+Clipping, noise, queries, rules, sampling, denominators and events are the library's own. What a missing unit means follows the plan's relation: it is
 there and gives nothing but its share of the noise (zero-out), or it is its own opposite (replace-one).
 """
 

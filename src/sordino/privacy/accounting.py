@@ -9,7 +9,7 @@
 A multiplier is noise over the bound of one contribution under every relation. What a relation makes of that is said in
 two places, here for dominating pairs and in `rdp` for Renyi costs: add-remove and zero-out move a sum by the bound,
 replace-one by twice the bound. (Libraries differ: dp-accounting doubles by itself in one of its accountants and not in
-the other; `library` knows.)
+the other; `dp_accounting_check` knows.)
 """
 
 from __future__ import annotations
