@@ -24,6 +24,7 @@ LAYERS = (
     ("assembly",),
     ("recipes",),
     ("plan",),
+    ("plan_checks",),
     ("methods",),
     ("method_spec",),
     ("schemes",),

@@ -12,8 +12,8 @@ from sordino import presets
 from sordino.assembly import complete
 from sordino.cli.main import main
 from sordino.data import speeches, store
+from sordino.data.catalogue import ENTRIES
 from sordino.data.dataset import PIXELS, Dataset
-from sordino.data.sets import ENTRIES
 from sordino.errors import BadInput
 from sordino.models import MODELS, paper_network
 from sordino.plan import Plan

@@ -2,7 +2,7 @@
 
     import sordino
     federation = sordino.Federation.from_arrays([(x0, y0), (x1, y1)], test=(x, y))
-    plan = sordino.plan_for(federation, model, epsilon=4.0)  # or a Plan with every setting by yourself
+    plan = sordino.plan_for(federation, model, epsilon=4.0)  # or write a Plan yourself
     result = sordino.train(model, federation, plan)
     print(result.statement.text())
     sordino.load(result.folder, model).predict(x)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sordino import recipes
+from sordino.data.catalogue import ENTRIES
 from sordino.data.ingest import SUFFIXES, Source
 from sordino.data.schema import CLASSIFICATION
 from sordino.data.schema_file import load_schema
-from sordino.data.sets import ENTRIES, status, unknown
+from sordino.data.sets import status, unknown
 from sordino.errors import BadInput
 from sordino.federation.held_out import hold_out
 from sordino.federation.origin import given, is_given
@@ -77,7 +78,7 @@ def _network(plan: Plan, federation: Federation) -> str:
     if plan.model != "auto":
         return plan.model
     facts = recipes.PublicFacts.of(federation).prepared(plan.preparation)
-    return str(recipes.model_for(facts, plan.epsilon if plan.private else None).value)
+    return str(recipes.model_for(facts, plan.epsilon).value)
 
 
 def input_shape(plan: Plan, federation: Federation) -> tuple[int, ...]:
@@ -161,7 +162,7 @@ def _scaled(plan: Plan, federation: Federation) -> Plan:
 
 
 def _name_of(module: nn.Module, plan: Plan, federation: Federation) -> str:
-    """The name by which this very module, weights and all, can be built again; else its class in angle brackets."""
+    """The name by which this module can be built again, with its weights; if there is none, its class in angle brackets."""
     import torch
 
     from sordino.models import build
@@ -185,8 +186,15 @@ def told_task(plan: Plan) -> str | None:
 
 
 def _nothing_of_tables(plan: Plan) -> None:
-    for name in ("client_column", "label", "test", "schema", "ignore"):
-        if (value := getattr(plan, name)) is not None and not (name == "test" and plan.holdout is not None):
+    of_tables = {
+        "client_column": plan.client_column,
+        "label": plan.label,
+        "test": plan.test if plan.holdout is None else None,
+        "schema": plan.schema,
+        "ignore": plan.ignore,
+    }
+    for name, value in of_tables.items():
+        if value is not None:
             raise BadInput(
                 f"{name} {value!r} is about tables of your own, and {plan.data} is a data set: leave it out."
             )

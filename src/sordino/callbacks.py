@@ -54,6 +54,7 @@ class Run:
 
     @property
     def plan(self) -> Plan:
+        """The plan that is trained."""
         return self.terms.plan
 
     def stop(self, reason: str) -> None:
@@ -62,6 +63,7 @@ class Run:
 
     @property
     def checkpoint_due(self) -> bool:
+        """Whether this round ends with a checkpoint."""
         return self.options.checkpoints(self.state.round, self.plan.rounds)
 
 
@@ -184,5 +186,6 @@ class EarlyStop(Callback):
 
 def metrics_row(state: TrainState, metrics: RoundMetrics) -> dict[str, object]:
     """What a round released, as a line of metrics."""
-    plain = {f.name: getattr(metrics, f.name) for f in dataclasses.fields(metrics) if f.name != "extra"}
-    return {"round": state.round, **plain, **metrics.extra}
+    plain = dataclasses.asdict(metrics)
+    extra = plain.pop("extra")
+    return {"round": state.round, **plain, **extra}

@@ -1,7 +1,7 @@
 """How good a model is on public test data, beyond its accuracy: what a guess would reach, and how each class fares.
 
 All figures are functions of the released model and of public examples, so they cost nothing. A model that is no better than
-naming the commonest class, or that names one class only, is called so.
+naming the most frequent class, or that names one class only, is called so.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Figures:
     task: str
     examples: int
     accuracy: float | None = None
-    majority: float | None = None  # accuracy of always naming the commonest class
+    majority: float | None = None  # accuracy of always naming the most frequent class
     majority_class: str | None = None
     balanced_accuracy: float | None = None
     calibration_error: float | None = None
@@ -50,6 +50,7 @@ class Figures:
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
+        """The figures that there are, by name."""
         return {name: value for name, value in asdict(self).items() if value not in (None, ())}
 
 
@@ -129,7 +130,7 @@ def _labels(scores: np.ndarray, y: np.ndarray, names: Sequence[str]) -> Figures:
     said = []
     if accuracy <= majority:
         said.append(
-            f"the model has {accuracy:.1%} of all labels right, and always naming the commoner value would have {majority:.1%}."
+            f"the model has {accuracy:.1%} of all labels right, and a model that always names the more frequent value has {majority:.1%} right."
         )
     return Figures(MULTI_LABEL, len(y), accuracy, majority, classes=each, warnings=tuple(said))
 
@@ -145,7 +146,7 @@ def _numbers(scores: np.ndarray, y: np.ndarray, scale: Scale | None) -> Figures:
     said = []
     if rmse >= spread:
         said.append(
-            f"the model is off by {rmse:.4g} (root mean square), and always naming the mean would be by {spread:.4g}."
+            f"the model is off by {rmse:.4g} (root mean square), and a model that always names the mean is off by {spread:.4g}."
         )
     r2 = 1 - (rmse / spread) ** 2 if spread > 0 else None
     mae = float(np.abs(wrong).mean())

@@ -55,6 +55,7 @@ class NoisyFigures:
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
+        """The figures that there are, by name."""
         return {name: value for name, value in asdict(self).items() if value not in (None, ())}
 
 
@@ -84,6 +85,7 @@ class Measure:
 
     @property
     def length(self) -> int:
+        """How many numbers each tested unit adds to the sum."""
         return self._base + (0 if self.spreading is None else self.spreading.length)
 
     @property
@@ -160,8 +162,8 @@ class Measure:
         said = []
         if sure[commonest] and accuracy - majority <= 0:
             said.append(
-                f"the model is right in about {accuracy:.1%} of the held-out records, and always naming {self.names[commonest]} "
-                f"would be in about {majority:.1%}."
+                f"the model is right in about {accuracy:.1%} of the held-out records, and a model that "
+                f"always names {self.names[commonest]} is right in about {majority:.1%}."
             )
         return NoisyFigures(
             self.task,
@@ -188,7 +190,7 @@ class Measure:
         said = []
         if mae >= middle:
             said.append(
-                f"the model is off by about {mae:.4g} on the held-out records, and always naming the middle would be by {middle:.4g}."
+                f"the model is off by about {mae:.4g} on the held-out records, and a model that always names the middle is off by {middle:.4g}."
             )
         low, high = _interval(share, off, tested)
         return NoisyFigures(

@@ -6,8 +6,8 @@ accuracy less one.
     example unit   m, in the entry of the record's client                  the accuracy of every client
     client unit    2 m^2 - 1                                               the second moment of the clients' accuracies
 
-The entries that were there and those that come to them have half of the squared length each, so a unit still adds a vector
-of length at most 1, and the release costs what it cost: its figures carry more noise, by a factor of sqrt 2.
+The old entries and the new ones have half of the squared length each. So a unit still adds a vector of length at most 1, and the
+release costs the same; its figures carry more noise, by a factor of sqrt 2.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Spreading:
 
     @property
     def length(self) -> int:
+        """How many numbers the spread between clients takes in the sum."""
         return len(self.sizes) if self.unit == Unit.EXAMPLE else 1
 
     def widened(self, rows: np.ndarray, m: np.ndarray, client: int) -> np.ndarray:

@@ -16,6 +16,7 @@ from sordino.errors import BadInput, in_short
 
 
 def is_reference(name: str) -> bool:
+    """Whether a name is `package.module:object`."""
     return ":" in name
 
 

@@ -10,33 +10,21 @@ import dataclasses
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar, cast
 
-from sordino import defences
-from sordino.data.schema import CLASSIFICATION, TASKS
-from sordino.errors import BadInput, at_least, between, one_of, positive, whole
-from sordino.federation.held_out import FAIRNESS, NOISY, share_in
-from sordino.federation.server import SCHEDULES, STEPS
+from sordino.errors import BadInput
+from sordino.federation.held_out import share_in
 from sordino.methods import Method, adopt, method
 from sordino.plain import Json, Plain
+from sordino.plan_checks import check_fit, check_numbers
 from sordino.preparation import Preparation, preparation_from
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
 from sordino.schemes import Scheme, scheme_for
-from sordino.schemes.base import RECORD_CANARIES
-
-OPTIMIZERS = ("sgd", "momentum", "adam")
-MECHANISMS = ("gaussian", "laplace")
-PARTITIONS = ("iid", "dirichlet", "dirichlet-mix", "shards", "natural")
-WEIGHTS = ("uniform", "size")
-MOST_ROUNDS = 1_000_000  # more than anyone trains, and few enough to list
-MOST_NOISE = 1e6  # as a multiplier: nothing of a model is left long before, and sums on the grid still have room
-CANARIES = ("turning", "steady", *RECORD_CANARIES)
-
 
 T = TypeVar("T")
 Word = TypeVar("Word")
@@ -51,6 +39,7 @@ class Given(Generic[T, Word]):
 
 
 def given(default: T) -> Given[T, Word]:
+    """The default of a field that may be given as a plain word."""
     return cast(Given[T, Word], default)  # at run time the field is the value itself
 
 
@@ -100,7 +89,7 @@ class Plan:
     # who takes part
     sampling: Given[Sampling, Literal["poisson", "fixed", "none"]] = given(Sampling.POISSON)
     cohort: int | None = None  # clients expected in a round; None: all
-    # secagg-server: min_cohort clients whose shares of noise make the whole; None: all. Sealed: min_cohort in a sum; None: 2
+    # secagg-server: the fewest clients whose shares of the noise make up the whole; None: all. fedmap: the fewest in a sum; None: 2
     survivors: int | None = None
     weights: str = "uniform"
     weight_cap: int | None = None  # examples from which on a client weighs in full; public
@@ -132,83 +121,8 @@ class Plan:
         object.__setattr__(self, "prepare", _prepared(self.prepare))
         if self.cohort is None:
             object.__setattr__(self, "cohort", self.clients)
-        self._check_numbers()
-        self._check_fit()
-
-    def _check_numbers(self) -> None:
-        whole(clients=self.clients, cohort=self.cohort_size, rounds=self.rounds, local_epochs=self.local_epochs)
-        if self.rounds > MOST_ROUNDS:
-            raise BadInput(f"rounds {self.rounds:,} is more than {MOST_ROUNDS:,}; ask for at most that many.")
-        whole(batch_size=self.batch_size)
-        if self.classes is not None:
-            whole(2 if self.task == CLASSIFICATION else 1, classes=self.classes)
-        whole(0, canaries=self.canaries, seed=self.seed)
-        if self.seed >= 2**63:
-            raise BadInput(f"seed {self.seed} does not fit into 63 bits; use a smaller number.")
-        positive(alpha=self.alpha, bound=self.bound, lr=self.lr, server_lr=self.server_lr)
-        at_least(0, momentum=self.momentum, server_momentum=self.server_momentum)
-        between(0, 1, delta=self.delta)
-        if self.epsilon is not None:
-            positive(epsilon=self.epsilon)
-        if self.multiplier is not None:
-            positive(multiplier=self.multiplier)
-            if self.multiplier > MOST_NOISE:
-                raise BadInput(f"multiplier {self.multiplier:g} is more than {MOST_NOISE:g}; ask for less noise.")
-        if self.weight_cap is not None:
-            whole(weight_cap=self.weight_cap)
-        if self.survivors is not None:
-            whole(survivors=self.survivors)
-        one_of(PARTITIONS, partition=self.partition)
-        one_of(TASKS, task=self.task)
-        if self.partition_seed is not None:
-            whole(0, partition_seed=self.partition_seed)
-        one_of(MECHANISMS, mechanism=self.mechanism)
-        one_of(WEIGHTS, weights=self.weights)
-        one_of(CANARIES, canary=self.canary)
-        one_of(OPTIMIZERS, optimizer=self.optimizer, server_optimizer=self.server_optimizer)
-        one_of(STEPS, steps=self.steps)
-        one_of(SCHEDULES, lr_schedule=self.lr_schedule)
-        one_of(FAIRNESS, fairness=self.fairness)
-
-    def _check_fit(self) -> None:
-        """Refuse combinations that no proof covers, rather than warn about them."""
-        known = self.method_spec
-        if self.unit not in known.units:
-            raise BadInput(
-                f"method {self.method} does not run in the {self.unit} unit; use {' or '.join(known.units)}."
-            )
-        offered = known.towards(self.variant)
-        if self.observer not in offered:
-            printed = " as published" if self.observer in known.observers else ""
-            raise BadInput(
-                f"method {self.method}{printed} does not run towards observer {self.observer}; use {' or '.join(offered)}."
-            )
-        if self.cohort_size > self.clients:
-            raise BadInput(
-                f"cohort {self.cohort_size} is larger than the {self.clients} clients; ask for at most {self.clients}."
-            )
-        known.check(self)
-        if known.private and self.multiplier is None and self.epsilon is None:
-            raise BadInput("give epsilon (a budget) or multiplier (the noise); neither was given.")
-        if not known.private and not (self.multiplier is None and self.epsilon is None):
-            raise BadInput(
-                f"method {self.method} has no privacy: neither epsilon nor multiplier says anything; leave them out."
-            )
-        if self.canaries and not self.private:
-            raise BadInput(
-                f"method {self.method} has no bound for canaries to reach; use a private method, or canaries 0."
-            )
-        self.scheme.check()
-        if self.preparation is not None:
-            self.scheme.check_prelude()
-        if self.holdout is not None:
-            self.scheme.check_held_out()
-        elif self.fairness == NOISY:
-            raise BadInput(
-                "fairness noisy compares clients on records that are held out, and the plan holds none out; say test "
-                "holdout=0.1, or leave fairness out."
-            )
-        defences.build(self)  # an unknown name, or a setting that it does not have
+        check_numbers(self)
+        check_fit(self)
 
     # ---- what follows from the fields ------------------------------------------------------------------------------------
 
@@ -248,6 +162,11 @@ class Plan:
         return self.method if self.published else None
 
     @property
+    def claim(self) -> Callable[..., float | None] | None:
+        """The paper's own accounting, if the run follows the paper and the paper prints an epsilon."""
+        return self.method_spec.claim if self.published else None
+
+    @property
     def private(self) -> bool:
         """Whether noise is drawn at all."""
         return self.method_spec.private
@@ -259,6 +178,7 @@ class Plan:
         return dataclasses.replace(self, **changes)
 
     def to_json(self) -> dict[str, object]:
+        """Every setting by its name, as plain data."""
         plain: dict[str, object] = {}
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
@@ -267,6 +187,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, plain: Plain) -> Plan:
+        """The plan with these settings; a setting that no plan has is refused."""
         names = {f.name for f in dataclasses.fields(cls)}
         for key in plain:
             if key not in names:
@@ -290,6 +211,7 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
+        """The plan in a plan.toml."""
         return cls.from_json(read_toml(path))
 
 

@@ -58,7 +58,7 @@ def test_clipping_brings_a_canary_to_exactly_the_bound(bound, turning):
     """What the audit looks for is what the real bound makes of a canary's update."""
     canaries = Canaries(5, 90, secret=11, turning=turning)
     for k in range(5):
-        given = bound.clip(canaries.update(k, bound, round=2))
+        given = bound.clip(canaries.update(k, bound, t=2))
         np.testing.assert_allclose(given, np.where(canaries.owner == k, canaries.shifts(bound, 2), 0.0), atol=1e-7)
         assert np.linalg.norm(given) == pytest.approx(bound.size, rel=1e-6)
 

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 from sordino.audit.cases import BASE, Case, certified, private_methods  # noqa: E402
-from sordino.audit.scripted import JUST_WITHIN, Script  # noqa: E402
+from sordino.audit.script import JUST_WITHIN, Script  # noqa: E402
 from sordino.audit.statistics import NAMES, statistics  # noqa: E402
 from sordino.errors import BadInput  # noqa: E402
 

@@ -17,7 +17,7 @@ from sordino.federation.sizes import PublicSizes  # noqa: E402
 from sordino.privacy import events, gdp  # noqa: E402
 from sordino.privacy.ledger import Ledger  # noqa: E402
 from sordino.schemes import prelude, settle  # noqa: E402
-from sordino.schemes.terms import prelude_multipliers  # noqa: E402
+from sordino.schemes.budget_shares import prelude_multipliers  # noqa: E402
 from sordino.verify.checking import check  # noqa: E402
 
 RANGES = {"kind": "standard", "share": 0.1, "low": [-4.0] * 5, "high": [4.0] * 5}

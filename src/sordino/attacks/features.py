@@ -12,11 +12,13 @@ from sordino.data.schema import CLASSIFICATION, MULTI_LABEL
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Logarithms of the probabilities, one row per record, without overflow."""
     logits = np.asarray(logits, np.float64)
     return logits - _logsumexp(logits)[:, None]
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
+    """The probabilities that a model gives each class, one row per record."""
     return np.exp(log_softmax(logits))
 
 
@@ -61,6 +63,7 @@ def margin(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def entropy(logits: np.ndarray) -> np.ndarray:
+    """How undecided the model is about each record, in nats."""
     logs = log_softmax(logits)
     return -(np.exp(logs) * logs).sum(1)
 

@@ -79,6 +79,7 @@ class Game:
                 raise NotPrivate(f"this attack does not declare that it reaches {one}; add it to its reach.")
 
     def rng(self, purpose: str) -> np.random.Generator:
+        """Chance of the attack's own, which follows from the seed of the attacked run."""
         return stream(self._target.seed, 0, SERVER, f"attack-{purpose}")
 
     # ---- what can be reached -----------------------------------------------------------------------------------------
@@ -102,6 +103,7 @@ class Game:
 
     @property
     def population_inputs(self) -> np.ndarray:
+        """Records that the attacked run never saw: the attacker's own sample of the population."""
         return self._target.population_inputs
 
     def outputs(self) -> np.ndarray:
@@ -111,6 +113,7 @@ class Game:
         return target.cached("outputs", lambda: target.lens.logits(target.theta, target.inputs))
 
     def population_outputs(self) -> np.ndarray:
+        """What the model answers about the population records. This takes queries."""
         self._need(Reach.QUERIES)
         target = self._target
         return target.cached("population", lambda: target.lens.logits(target.theta, target.population_inputs))
@@ -127,10 +130,12 @@ class Game:
         return self._target.watch(count, deep, server, active)
 
     def references(self, count: int) -> References:
+        """Models trained with and without each judged record. This takes the attacker's own training."""
         self._need(Reach.SHADOWS)
         return self._target.references(count)
 
     def shadows(self, count: int) -> Shadows:
+        """Models trained on splits of the population records. This takes the attacker's own training."""
         self._need(Reach.SHADOWS)
         return self._target.shadows(count)
 

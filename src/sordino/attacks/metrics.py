@@ -1,7 +1,7 @@
 """From scores to what an attack achieved: AUC, true positives at few false ones, success rate, each with an interval.
 
 Scores are higher for records that the attack takes for members. Nothing is interpolated: the true-positive rate at a
-false-positive rate is the largest that a threshold on these very scores reaches (Carlini et al. 2022 argue why low
+false-positive rate is the largest that a threshold on the same scores reaches (Carlini et al. 2022 argue why low
 rates matter). AUC intervals are DeLong's (DeLong et al. 1988, by midranks as in Sun and Xu 2014); rates get the exact
 interval of Clopper and Pearson (1934).
 """
@@ -78,9 +78,11 @@ class Found:
 
     @property
     def rate(self) -> float:
+        """The share of members that were found."""
         return self.count / self.members
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        """Where the true rate lies with this confidence (Clopper and Pearson)."""
         return clopper_pearson(self.count, self.members, confidence)
 
 

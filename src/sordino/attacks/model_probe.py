@@ -68,11 +68,11 @@ class ModelProbe:
         return np.concatenate(parts).astype(np.float64)
 
     def look(
-        self, theta: np.ndarray, x: np.ndarray, y: np.ndarray, round: int, before: np.ndarray | None = None
+        self, theta: np.ndarray, x: np.ndarray, y: np.ndarray, t: int, before: np.ndarray | None = None
     ) -> Observation:
         """Outputs; with the model `before` this one also what the weights of both give away."""
         if before is None:
-            return Observation(round, self.logits(theta, x))
+            return Observation(t, self.logits(theta, x))
         update_cosines = self._pulls(before, theta - before, x, y)
         caught: list[np.ndarray] = []
         hook = self._last().register_forward_pre_hook(lambda _, given: caught.append(given[0].detach().numpy().copy()))
@@ -85,7 +85,7 @@ class ModelProbe:
             raise BadInput(
                 "the last dense layer of this model does not see one row per record; white-box does not fit it."
             )
-        return Observation(round, logits, hidden.astype(np.float64), self._norms(x, y), update_cosines)
+        return Observation(t, logits, hidden.astype(np.float64), self._norms(x, y), update_cosines)
 
     def _pulls(self, theta: np.ndarray, move: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Cosine of each record's gradient with the move, by layer. Differences of outputs stand in for a derivative."""

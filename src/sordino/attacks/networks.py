@@ -116,6 +116,7 @@ class Scale:
 
     @classmethod
     def of(cls, table: np.ndarray) -> Scale:
+        """The mean and the spread of each column of a table."""
         return cls(table.mean(0), table.std(0) + 1e-8)
 
     def __call__(self, table: np.ndarray) -> np.ndarray:

@@ -41,6 +41,7 @@ class Settings:
         whole(1, shadows=1 if self.shadows is None else self.shadows)
 
     def changes(self, one: Entry) -> Json:
+        """The settings of one attack that differ from its defaults."""
         if one.models == "reference" and self.references is not None:
             return {"models": self.references}
         if one.name == "shadow-lr" and self.shadows is not None:
@@ -127,7 +128,7 @@ def after_prelude(
         return plan, make, federation
     raw = population(plan) if federation is None else held_apart(federation, plan)
     rest = plan.replace(prepare={}, test=None, clients=raw.clients)
-    if plan.private and statement["multiplier"] is not None:
+    if statement["multiplier"] is not None:
         rest = rest.replace(epsilon=None, multiplier=statement["multiplier"])
     if plan.preparation is not None:
         raw = raw.mapped(prelude.model_input(folder, plan, raw.input_shape))

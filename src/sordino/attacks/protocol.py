@@ -58,6 +58,7 @@ class AttackSplit:
 
     @cached_property
     def labels(self) -> np.ndarray:
+        """The labels of the judged records, members and others, as stored."""
         train, test = self._stored("y")
         inside, outside = train[np.where(self.member, self.row, 0)], test[np.where(self.member, 0, self.row)]
         return np.where(self.member.reshape(-1, *(1,) * (train.ndim - 1)), inside, outside)
@@ -72,10 +73,12 @@ class AttackSplit:
         return self.federation.prepare(out)
 
     def population_inputs(self) -> np.ndarray:
+        """Test records that are not judged, ready for a model: the attacker's own."""
         return self.federation.prepare(self._stored("x")[1][self.population])
 
     @cached_property
     def population_labels(self) -> np.ndarray:
+        """The labels of the attacker's own records."""
         return self.federation.labels(np.asarray(self._stored("y")[1])[self.population])
 
     def _stored(self, part: str) -> tuple[np.ndarray, np.ndarray]:

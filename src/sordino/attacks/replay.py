@@ -49,9 +49,11 @@ class Uncharged:
     """In place of a ledger: a replay is charged to nobody."""
 
     def resume(self, *_: object, **__: object) -> None:
+        """No round was granted before: a replay charges nothing."""
         return None
 
     def request(self, *_: object, **__: object) -> None:
+        """Grant everything: what is replayed was charged when it was trained."""
         return None
 
 

@@ -37,6 +37,7 @@ class Guarantee:
 
     @property
     def protected(self) -> str:
+        """What the proof protects: the unit, or none where there is no finite epsilon."""
         return "none" if math.isinf(self.epsilon) else str(self.unit)
 
     def covers(self, entry: Entry, plan: Plan) -> bool:
@@ -55,6 +56,7 @@ class Guarantee:
         return True
 
     def ceiling(self, entry: Entry, plan: Plan) -> Ceiling:
+        """The most that this attack can reach against the run, if the proof covers what it attacks."""
         if not self.covers(entry, plan):
             return Ceiling(math.inf)
         return ceiling_for_record(self.epsilon, self.delta, self.unit, self.relation)
@@ -152,4 +154,5 @@ def ranked(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def private(guarantee: Guarantee) -> bool:
+    """Whether a finite epsilon is proven."""
     return math.isfinite(guarantee.epsilon)

@@ -161,10 +161,12 @@ def _like(federation: Federation, x: np.ndarray, y: np.ndarray, offsets: np.ndar
 
 
 def reference_jobs(cast: AttackSplit, inside: np.ndarray, seed: int) -> list[Job]:
+    """The trainings of models with and without the judged records."""
     return [_job(cast, "reference", reference_federation, side, k, seed) for k, side in enumerate(inside)]
 
 
 def shadow_jobs(cast: AttackSplit, inside: np.ndarray, seed: int) -> list[Job]:
+    """The trainings of models on the attacker's own records."""
     return [_job(cast, "shadow", shadow_federation, side, k, seed) for k, side in enumerate(inside)]
 
 
@@ -247,7 +249,7 @@ def _child(job: Job, file: Path, make: Make, plan: Plan, scratch: Path) -> None:
 def _why(run: Path, code: int | None) -> str:
     told = run.with_suffix(".failed")
     if not told.exists():
-        return f"its process ended with code {code}, most likely for want of memory; use fewer workers."
+        return f"its process ended with code {code}, most likely because memory ran out; use fewer workers."
     return told.read_text().split("\n", 1)[0]
 
 
@@ -267,6 +269,7 @@ def _train(job: Job, file: Path, make: Make, plan: Plan, scratch: Path) -> None:
 
 
 def save_theta(file: Path, theta: np.ndarray) -> None:
+    """Keep the weights of one model. They are on disk when this returns."""
     from safetensors.numpy import save
 
     write_atomically(file, save({"theta": np.ascontiguousarray(theta)}), durable=True)

@@ -59,11 +59,13 @@ class Entry:
     every_task: bool = False  # looks at losses, which regression and several labels have too
 
     def build(self, **changes: Any) -> Any:
+        """The attack itself, with these settings in the place of its own."""
         module, name = self.home.split(":")
         kind = getattr(importlib.import_module(f"sordino.attacks.{self.kind}.{module}"), name)
         return kind(**{**self.options, **changes})
 
     def to_json(self) -> dict[str, str]:
+        """The row that `sordino attacks --json` prints."""
         return {"name": self.name, "kind": self.kind, "paper": self.paper, "knows": self.knows}
 
 
@@ -156,6 +158,7 @@ USUAL = ("rf", "gb", "dt", "basic", "rmia")
 
 
 def entry(name: str) -> Entry:
+    """The attack of this name, or a refusal that lists the names."""
     try:
         return ATTACKS[name]
     except KeyError:

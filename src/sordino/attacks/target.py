@@ -49,7 +49,7 @@ class Target:
     plan: Plan
     cast: AttackSplit
     make: Make
-    theta: np.ndarray  # final weights, in the order of `clients.flat`
+    theta: np.ndarray  # final weights, in the order of `gradients.flat`
     rounds: int  # that were run
     kept: Callable[[], dict[int, np.ndarray]] = dict  # the models of several rounds, if the run kept them
     folder: Path | None = None  # where models that the attacker trains are kept
@@ -65,24 +65,29 @@ class Target:
             raise BadInput("the model's weights are not finite: training has diverged, and there is nothing to attack.")
 
     def cached(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value under this key, made on first use and then shared by all attacks."""
         if key not in self._cache:
             self._cache[key] = make()
         return cast(T, self._cache[key])
 
     @cached_property
     def lens(self) -> ModelProbe:
+        """What computes outputs and gradients of the attacked model."""
         return ModelProbe(self.make(self.plan.seed))
 
     @cached_property
     def inputs(self) -> np.ndarray:
+        """The judged records, ready for a model."""
         return self.cast.inputs()
 
     @cached_property
     def labels(self) -> np.ndarray:
+        """The labels of the judged records, as a loss takes them."""
         return self.cast.federation.labels(self.cast.labels)
 
     @cached_property
     def population_inputs(self) -> np.ndarray:
+        """The attacker's own records, ready for a model."""
         return self.cast.population_inputs()
 
     # ---- models that the attacker trains -----------------------------------------------------------------------------
@@ -128,7 +133,7 @@ class Target:
         if not messages and not active:
             models = self._released(count)
             befores = [self._first(), *(theta for _, theta in models)]
-            return [self._look(theta, round, before, deep) for (round, theta), before in zip(models, befores)]
+            return [self._look(theta, t, before, deep) for (t, theta), before in zip(models, befores)]
         if self.plan.secure:
             raise BadInput(
                 "the noise of this run came from the secure source, so it cannot be replayed for this attack."
@@ -137,17 +142,17 @@ class Target:
         sights: dict[int, Observation] = {}
         parts: dict[int, dict[int, Observation]] = {}
 
-        def sent(round: int, before: np.ndarray, client: int, theta: np.ndarray) -> None:
+        def sent(t: int, before: np.ndarray, client: int, theta: np.ndarray) -> None:
             mine = np.flatnonzero(self.cast.owner == client)
             if len(mine):
-                parts.setdefault(round, {})[client] = self._look(theta, round, before, deep, mine)
+                parts.setdefault(t, {})[client] = self._look(theta, t, before, deep, mine)
 
-        def seen(round: int, before: np.ndarray, theta: np.ndarray) -> None:
-            whole = self._look(theta, round, before, deep)
+        def seen(t: int, before: np.ndarray, theta: np.ndarray) -> None:
+            whole = self._look(theta, t, before, deep)
             all_rows = np.arange(len(self.labels))
-            local = [(np.flatnonzero(self.cast.owner == k), sight) for k, sight in parts.pop(round, {}).items()]
+            local = [(np.flatnonzero(self.cast.owner == k), sight) for k, sight in parts.pop(t, {}).items()]
             # Of a client that was not drawn in this round only the released model tells.
-            sights[round] = joined(len(self.labels), [(all_rows, whole), *local])
+            sights[t] = joined(len(self.labels), [(all_rows, whole), *local])
 
         tamper = None
         if active:
@@ -164,15 +169,15 @@ class Target:
             self.workers,
             self.say,
         )
-        return [sights[round] for round in rounds]
+        return [sights[t] for t in rounds]
 
     def _climb(self, theta: np.ndarray) -> np.ndarray:
         return self.lens.gradient(theta, self.inputs, self.labels)
 
     def _look(
-        self, theta: np.ndarray, round: int, before: np.ndarray, deep: bool, some: slice | np.ndarray = slice(None)
+        self, theta: np.ndarray, t: int, before: np.ndarray, deep: bool, some: slice | np.ndarray = slice(None)
     ) -> Observation:
-        return self.lens.look(theta, self.inputs[some], self.labels[some], round, before if deep else None)
+        return self.lens.look(theta, self.inputs[some], self.labels[some], t, before if deep else None)
 
     def _first(self) -> np.ndarray:
         """The model before round one, which everyone knows: it follows from the plan."""
@@ -187,7 +192,7 @@ class Target:
             models = {**models, self.rounds: self.theta}
         else:
             models = self.cached(("released", count), lambda: self._replayed(count))
-        return [(round, models[round]) for round in spread(sorted(models), count)]
+        return [(t, models[t]) for t in spread(sorted(models), count)]
 
     def _replayed(self, count: int) -> dict[int, np.ndarray]:
         refusal = "train again with --keep-models to attack the models of several rounds."

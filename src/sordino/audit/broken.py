@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sordino.audit.scripted import TENSORS
+from sordino.audit.script import TENSORS
 from sordino.federation.sampling import Draws
 from sordino.privacy import events, mechanisms
 from sordino.privacy.bounds import L1, Bound, Flat, Grouped
@@ -111,7 +111,7 @@ class OutOfTurn(BandedRound):
 
 
 class _All(Draws):
-    def cohort(self, round: int) -> np.ndarray:
+    def cohort(self, t: int) -> np.ndarray:
         return np.arange(self.plan.clients)
 
 
@@ -121,8 +121,8 @@ class _All(Draws):
 class SameForAll(ClientUpdate):
     """Every client draws the same noise."""
 
-    def noise_source(self, round: int, item: int, purpose: str) -> Source:
-        return super().noise_source(round, 0, purpose)
+    def noise_source(self, t: int, item: int, purpose: str) -> Source:
+        return super().noise_source(t, 0, purpose)
 
 
 class TooManySurvivors(ClientUpdate):

@@ -83,21 +83,21 @@ class Canaries:
 
     # ---- what they do ------------------------------------------------------------------------------------------------
 
-    def signs(self, round: int) -> np.ndarray:
+    def signs(self, t: int) -> np.ndarray:
         """Which way each canary points in this round. Turning, it cannot be mistaken for what the others always give."""
         if not self.turning:
             return np.ones(self.count)
-        return np.where(stream(self.secret, round, SERVER, "canary signs").random(self.count) < 0.5, -1.0, 1.0)
+        return np.where(stream(self.secret, t, SERVER, "canary signs").random(self.count) < 0.5, -1.0, 1.0)
 
-    def update(self, canary: int, bound: Bound, round: int) -> np.ndarray:
+    def update(self, canary: int, bound: Bound, t: int) -> np.ndarray:
         """What a canary gives before clipping: far beyond the bound, in the space where it clips."""
-        length = FAR * bound.size * self.signs(round)[canary]
+        length = FAR * bound.size * self.signs(t)[canary]
         v = length * np.where(self.owner == canary, self.direction, 0.0)
         return bound.mean + bound.scale * v if isinstance(bound, Coordinates) else v
 
-    def shifts(self, bound: Bound, round: int) -> np.ndarray:
+    def shifts(self, bound: Bound, t: int) -> np.ndarray:
         """What each canary adds to the sum after clipping, all in one vector."""
-        return self._clipped(bound) * self._per_owner(self.signs(round))
+        return self._clipped(bound) * self._per_owner(self.signs(t))
 
     def _clipped(self, bound: Bound) -> np.ndarray:
         if not isinstance(bound, Grouped):
@@ -116,7 +116,7 @@ class Canaries:
 
     # ---- when they do it ---------------------------------------------------------------------------------------------
 
-    def cohort(self, plan: Plan, round: int, rate: float) -> np.ndarray:
+    def cohort(self, plan: Plan, t: int, rate: float) -> np.ndarray:
         """Which canaries take part in this round (a mask), beside the real units, whose own draw does not change.
 
         Towards the public each has its own coin, of the rate that the proof rests on, or is one of a sample of fixed
@@ -124,11 +124,11 @@ class Canaries:
         does: no oftener than the busiest, for whom the proof accounts.
         """
         if plan.scheme.cohort_seen:
-            there = np.isin(np.arange(plan.clients), sampling.public_cohort(plan, round))
+            there = np.isin(np.arange(plan.clients), sampling.public_cohort(plan, t))
             return there[np.arange(self.count) % plan.clients]
         if rate == 1:
             return np.ones(self.count, bool)
-        coins = stream(self.secret, round, SERVER, "canary cohort")
+        coins = stream(self.secret, t, SERVER, "canary cohort")
         if plan.sampling == Sampling.FIXED:
             chosen = coins.choice(self.count, int(self.count * rate + 1e-9), replace=False)
             return np.isin(np.arange(self.count), chosen)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sordino.audit.scripted import JUST_WITHIN, Script
+from sordino.audit.script import JUST_WITHIN, Script
 from sordino.audit.statistics import NAMES
 from sordino.audit.worlds import Stage
 from sordino.methods import METHODS, Method
@@ -69,9 +69,11 @@ class Case:
     note: str = ""
 
     def plan(self) -> Plan:
+        """The plan of this case: the common settings, and those that are its own."""
         return Plan(**(BASE | dict(self.settings)))
 
     def stage(self) -> Stage:
+        """The stage on which the two worlds of this case are played."""
         return Stage(self.plan(), self.script, self.dimension, self.resumes)
 
     @property
@@ -91,10 +93,12 @@ class Case:
 
     @property
     def statistics(self) -> list[int]:
+        """Which statistics an attack may choose from, as columns."""
         return [i for i, name in enumerate(NAMES) if self.only is None or name in self.only]
 
 
 def private_methods() -> list[Method]:
+    """The methods whose guarantee the suite must find to hold."""
     return [method for method in METHODS.values() if method.private]
 
 

@@ -11,16 +11,16 @@ Every row plays two neighbouring worlds many times (`worlds`), lets an attack be
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, NotRequired, TypedDict, TypeVar, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from sordino.audit import thresholds
-from sordino.audit.cases import PUBLISHED, Case, certified, private_methods
+from sordino.audit.cases import PUBLISHED, Case, certified
+from sordino.audit.conformance_table import CONFIDENCE, Row, SeedsRow, SeedsSummary, Summary, summary
 from sordino.audit.statistics import NAMES, statistics
 from sordino.errors import BadInput, NotPrivate, whole
 from sordino.machine import cores
@@ -29,92 +29,12 @@ if TYPE_CHECKING:
     from sordino.audit.mutations import Mutation
     from sordino.audit.worlds import Stage
 
-CONFIDENCE = 0.95
 # Runs of each world per row.
 RUNS = {"certified": 400, "mutation": 600, "published": 200}
 RUNS_SMALL = {"certified": 100, "mutation": 400, "published": 300}
 
 
 T = TypeVar("T")
-
-
-class RowJson(TypedDict):
-    """A `Row` as plain data; an infinite epsilon is the word inf."""
-
-    kind: str
-    name: str
-    epsilon_proven: float | str | None
-    epsilon_claimed: float | None
-    epsilon_lower: float
-    confidence: float
-    delta: float
-    runs: int
-    statistic: str
-    ok: bool
-    refused: bool
-    seconds: float
-
-
-class Summary(TypedDict):
-    """The table and its sums, as plain data."""
-
-    methods_checked: int
-    methods_failed: list[str]
-    cases: int
-    mutations: int
-    mutations_caught: int
-    published: int
-    published_refuted: int
-    confidence: float
-    rows: list[RowJson]
-    small: NotRequired[bool]
-    seed: NotRequired[int]
-    seconds: NotRequired[float]
-
-
-class SeedsRow(TypedDict):
-    """A certified case over all seeds."""
-
-    name: str
-    epsilon_proven: float
-    epsilon_lower: float
-    failures: int
-    runs: int
-    ok: bool
-
-
-class SeedsSummary(TypedDict):
-    """All certified cases over all seeds."""
-
-    cases: int
-    seeds: int
-    runs: int
-    failed: list[str]
-    confidence: float
-    rows: list[SeedsRow]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table."""
-
-    kind: str
-    name: str
-    epsilon_proven: float | None  # None: not private, and not said to be
-    epsilon_claimed: float | None
-    epsilon_lower: float
-    confidence: float
-    delta: float
-    runs: int  # of each world
-    statistic: str
-    ok: bool  # held, caught or refuted, as the kind asks
-    refused: bool = False  # a bug that the library's own checks stop as well
-    seconds: float = 0.0
-
-    def to_json(self) -> RowJson:
-        proven = self.epsilon_proven
-        plain = {**asdict(self), "epsilon_proven": "inf" if proven is not None and math.isinf(proven) else proven}
-        return cast(RowJson, plain)
 
 
 @dataclass(frozen=True)
@@ -130,6 +50,7 @@ class Task:
 
     @property
     def case(self) -> Case:
+        """What is played: a case, or that of a planted bug."""
         return self.given if self.given is not None else _bug(self.bug or 0).case
 
     def __call__(self) -> Row:
@@ -197,24 +118,6 @@ def tasks(small: bool, seed: int) -> list[Task]:
     for i, bug in enumerate(MUTATIONS):
         found.append(Task("mutation", None, bug.effort * runs["mutation"], CONFIDENCE, seed, i))
     return found + [Task("published", case, runs["published"], CONFIDENCE, seed) for case in PUBLISHED]
-
-
-def summary(rows: Sequence[Row]) -> Summary:
-    """The counts that `sordino conformance --json` prints."""
-    held = [row for row in rows if row.kind == "certified"]
-    bugs = [row for row in rows if row.kind == "mutation"]
-    printed = [row for row in rows if row.kind == "published"]
-    return {
-        "methods_checked": len(private_methods()),
-        "methods_failed": [row.name for row in held if not row.ok],
-        "cases": len(held),
-        "mutations": len(bugs),
-        "mutations_caught": sum(row.ok for row in bugs),
-        "published": len(printed),
-        "published_refuted": sum(row.ok for row in printed),
-        "confidence": CONFIDENCE,
-        "rows": [row.to_json() for row in rows],
-    }
 
 
 def over_seeds(

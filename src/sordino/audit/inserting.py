@@ -2,13 +2,12 @@
 
 Neither the round nor the clients know of them. The engine hands the round's items to the engine it wraps and adds to
 the sum what the canaries of the round give, clipped by the bound of the request, by the code that clips real ones.
-Canaries give no answers to queries about norms, for theirs say nothing about the data; so no quantile is led astray.
+Canaries do not answer queries about norms: their norms say nothing about the data, and would mislead a quantile.
 They add no shares of the noise, and public denominators stay as they are: for real units, nothing that the proof
 rests on changes.
 
-    client unit       `mechanisms`' own noise covers the sum; observer server: each canary's message carries the noise
-    of
-                      `clients.whole`, and is looked at but not added to the sum, which it would only make noisier
+    client unit       `mechanisms`' own noise covers the sum; observer server: each canary's message carries the noise of
+                      `schemes.client`, and is looked at but not added to the sum, which it would only make noisier
     example, pooled   gradients of a given direction, or records (`records`)
     example, local    a client of canaries alone, as large as the one that the proof is about, runs DP-SGD (`steps`)
 """
@@ -253,9 +252,9 @@ class _CanaryClients(ClientUpdate):
         self.sign, self.bound = sign, bound
         return self.contribute(request, self.plan.clients + canary, out)
 
-    def update(self, round: int, item: int) -> np.ndarray:
+    def update(self, t: int, item: int) -> np.ndarray:
         assert self.bound is not None
-        return self.sign * self.canaries.update(item - self.plan.clients, self.bound, round)
+        return self.sign * self.canaries.update(item - self.plan.clients, self.bound, t)
 
 
 def _secret(plan: Plan) -> int:

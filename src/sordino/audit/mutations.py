@@ -42,7 +42,7 @@ from sordino.audit.broken import (
     weaker,
 )
 from sordino.audit.cases import IN_TURNS, TRAINS, Case
-from sordino.audit.scripted import JUST_WITHIN, Script
+from sordino.audit.script import JUST_WITHIN, Script
 from sordino.federation.sizes import PublicSizes
 from sordino.methods import METHODS, Method, RuleContext
 from sordino.privacy import events
@@ -72,10 +72,12 @@ class Mutation:
 
     @property
     def case(self) -> Case:
+        """The case that shows the bug, without the checks that would stop it."""
         return self._case(self.method)
 
     @property
     def armed(self) -> Case:
+        """The same bug, with the checks of the library in place."""
         return self._case(self.checked or self.method)
 
     def _case(self, method: Method) -> Case:
@@ -87,6 +89,7 @@ class Mutation:
 
 
 def broken(base: str, scheme: type[Scheme], rule: Callable[..., Rule] | None = None) -> Method:
+    """A method of the table whose scheme, or rule, is a broken one."""
     known = METHODS[base]
     return dataclasses.replace(known, scheme=scheme, rule=rule or known.rule)
 

@@ -1,9 +1,9 @@
-"""Canary records, for the example unit pooled: examples that nobody would learn from but by heart.
+"""Canary records, for the example unit pooled: examples that a model can only learn by heart.
 
 `mislabelled` ones are examples of the public test set under a wrong label (another class, every label turned round, or the
-number of another example), `random` ones are noise under a random label. They go through the same gradients and the same clipping as real records. What an attacker without access to
-the rounds looks at is how much their loss fell in training (Steinke et al. 2023, black box); this shows less than a
-direction does.
+number of another example), `random` ones are noise under a random label. They go through the same gradients and the same clipping
+as real records. An attacker without access to the rounds looks at how much their loss fell in training (Steinke et al. 2023, black
+box); this shows less than a direction does.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Records:
 
     @classmethod
     def make(cls, canaries: Canaries, kind: str, federation: Federation) -> Records:
+        """The records that canaries of this kind insert, drawn from the canaries' secret."""
         if federation.x is None or federation.y is None:
             raise BadInput(f"canaries of kind {kind} need data that is held, and not made on demand; use turning.")
         if federation.by_position:
@@ -53,6 +54,7 @@ class Records:
         return cls(x, federation.labels(y), len(federation.x))
 
     def behind(self, federation: Federation) -> Federation:
+        """The population with the canaries' records behind those of the clients."""
         return federation.followed_by(self.x, self.y)
 
     def contribute(self, work: PooledGradients, request: Request, which: np.ndarray, out: np.ndarray) -> None:

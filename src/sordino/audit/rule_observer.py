@@ -33,8 +33,8 @@ class RuleObserver(ABC):
         self.note(state, seen)
         return self.rule.observe(state, seen)
 
-    def skip(self, state: State, round: int, epochs: int) -> State:
-        return skipped(self.rule, state, round, epochs)
+    def skip(self, state: State, t: int, epochs: int) -> State:
+        return skipped(self.rule, state, t, epochs)
 
     @abstractmethod
     def note(self, state: State, seen: RoundOutput) -> None:

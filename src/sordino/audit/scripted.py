@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import Tensor
 
+from sordino.audit.script import TARGET, TENSORS, direction
 from sordino.clients.personal import PersonalModels
 from sordino.clients.site import Site
-from sordino.federation.population import Federation
-from sordino.plan import Plan
 from sordino.privacy.bounds import Bound
 from sordino.rules.query import Query, is_raw
 from sordino.schemes.client import ClientUpdate
@@ -32,45 +31,6 @@ if TYPE_CHECKING:
     from sordino.gradients.per_example import PerExample
     from sordino.privacy.client_budgets import ClientBudgets
     from sordino.privacy.events import Event
-
-TARGET = 0  # the first client; in the example unit its first record, and the only one with label 1
-TENSORS = 4  # of the tiny model; the target's vector has a part in each
-JUST_WITHIN = 1 - 1e-6  # in bounds
-FAR = 1e4  # how far beyond the bound the target reaches where it wants to be clipped
-
-
-@dataclass(frozen=True)
-class Script:
-    """How the target behaves.
-
-    `length` is that of its vector in bounds (or, in the example unit, in units of the plan's first bound); `turns`
-    makes it point the other way in every second round (client unit only: a record cannot know the round).
-    """
-
-    length: float = FAR
-    turns: bool = True
-    quiet: bool = False  # the other client gives nothing
-    single: bool = (
-        False  # its vector has one coordinate only: the worst for Laplace noise, as long as clipping is in L1
-    )
-    trains: bool = False  # the update is what the target trains on its records (client unit)
-
-    @property
-    def other_length(self) -> float:
-        """Of what the target is replaced by: on the other side of the bound."""
-        return JUST_WITHIN if self.length > 1 else FAR
-
-    def direction(self, dimension: int) -> np.ndarray:
-        return np.eye(1, dimension)[0] if self.single else direction(dimension)
-
-    def record(self, dimension: int) -> np.ndarray:
-        """What the target holds. If it trains, half of every tensor's entries are so large that Fed-DPA keeps them personal."""
-        if not self.trains:
-            return self.direction(dimension)
-        return np.where(np.arange(dimension) % (dimension // TENSORS) < dimension // TENSORS // 2, 1.0, 0.3)
-
-    def sign(self, round: int) -> float:
-        return -1.0 if self.turns and round % 2 == 0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -88,10 +48,10 @@ class QuietSite(Site):
 
     neighbour = False
 
-    def seed_layers(self, round: int, item: int) -> None:
+    def seed_layers(self, t: int, item: int) -> None:
         pass
 
-    def layer_seed(self, round: int, item: int, step: int = 0) -> int:
+    def layer_seed(self, t: int, item: int, step: int = 0) -> int:
         return 0
 
     def forget(self) -> None:
@@ -126,15 +86,15 @@ def scripted(kind: type[ClientUpdate]) -> Callable[[QuietSite, np.ndarray, Stage
             self._made: dict[tuple[int, bool, bytes], tuple[np.ndarray, np.ndarray]] = {}
             self.added = np.zeros(0)  # by the target to the sum of this round, if it trains; the observer knows it
 
-        def update(self, round: int, item: int) -> np.ndarray:
+        def update(self, t: int, item: int) -> np.ndarray:
             if item == TARGET and self.stage.script.trains:
                 nothing = self.site.neighbour and not self.stage.replaces  # all it gives under zero-out
-                return np.zeros(self.theta.size) if nothing else self._real(round)
+                return np.zeros(self.theta.size) if nothing else self._real(t)
             if item == TARGET:
                 assert self._bound is not None
                 if self._mute(item):
                     return np.zeros(self.theta.size)
-                return self.stage.vector(round, self._bound, self.stage.present)
+                return self.stage.vector(t, self._bound, self.stage.present)
             length = 0.0 if self.stage.script.quiet else 0.5 * self.plan.bound
             return length * direction(self.theta.size, target=False)
 
@@ -165,16 +125,16 @@ def scripted(kind: type[ClientUpdate]) -> Callable[[QuietSite, np.ndarray, Stage
             self.site.become(not self.stage.present)
             return super().contribute(request, TARGET, out)
 
-        def _real(self, round: int) -> np.ndarray:
+        def _real(self, t: int) -> np.ndarray:
             """The update that the real client trains. Runs that begin alike train alike, so the first round's is kept."""
-            key, models = (round, self.site.neighbour, self.theta.tobytes()), self.site.personal
+            key, models = (t, self.site.neighbour, self.theta.tobytes()), self.site.personal
             if key in self._made:
                 update, trained = self._made[key]
-                models.save(TARGET, round, trained)
+                models.save(TARGET, t, trained)
                 return update
-            update = super().update(round, TARGET)
-            own = models.load(TARGET, round + 1)
-            if own is not None and round == 1:
+            update = super().update(t, TARGET)
+            own = models.load(TARGET, t + 1)
+            if own is not None and t == 1:
                 self._made[key] = update, own
             return update
 
@@ -269,35 +229,3 @@ class NoLedger:
         if self.spending is not None:
             assert clients is not None and costs is not None  # a ledger with clients' budgets is told of both
             self.spending.charge(clients, costs)
-
-
-class Parts(nn.Module):
-    """A linear model in several tensors, so that its gradient is its input."""
-
-    def __init__(self, dimension: int) -> None:
-        super().__init__()
-        width = dimension // TENSORS
-        self.parts = nn.ModuleList(nn.Linear(width, 1, bias=False) for _ in range(TENSORS))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([part(piece) for part, piece in zip(self.parts, x.chunk(TENSORS, 1))], 1)
-
-
-def linear_loss(out: Tensor, y: Tensor) -> Tensor:
-    return out.sum(1)
-
-
-def direction(dimension: int, target: bool = True) -> np.ndarray:
-    """A unit vector on half of every tensor's coordinates: one half for the target, the other for the other."""
-    half = np.arange(dimension) % 2 == (0 if target else 1)
-    return half / np.sqrt(half.sum())
-
-
-def tiny(plan: Plan, script: Script, dimension: int) -> Federation:
-    """Records are (vector, whether it is the target)."""
-    own = script.length * plan.bound * script.record(dimension)
-    other = (0.0 if script.quiet else 0.5 * plan.bound) * direction(dimension, target=False)
-    target, rest = (own, 1), (other, 0)
-    clients = [[target, rest]] + [[rest]] * (plan.clients - 1)
-    pairs = [(np.array([x for x, _ in c], np.float32), [y for _, y in c]) for c in clients]
-    return Federation.from_arrays(pairs, classes=2, name="two worlds")

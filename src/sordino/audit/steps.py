@@ -1,4 +1,4 @@
-"""Canaries of the example unit, local: a client that holds nothing else runs DP-SGD, by the code of those that do.
+"""Canaries of the example unit, local: a client that holds canaries only runs DP-SGD, by the same code as real clients.
 
 It is as large as the client that the proof is about, the one that is charged most, so that its canaries are drawn at
 that client's rate for as many steps. If one such client cannot hold them all, there are several. What every step
@@ -104,8 +104,8 @@ class _Slots:
     def blank(self) -> tuple[torch.Tensor, torch.Tensor]:
         raise AssertionError("no model is run on slots")
 
-    def layer_seed(self, round: int, item: int, step: int = 0) -> int:
+    def layer_seed(self, t: int, item: int, step: int = 0) -> int:
         return 0  # no layer is run
 
-    def seed_layers(self, round: int, item: int) -> None:
+    def seed_layers(self, t: int, item: int) -> None:
         """No layer is run."""

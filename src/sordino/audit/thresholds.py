@@ -27,6 +27,7 @@ class Attack:
     gdp: bool
 
     def alarms(self, scores: np.ndarray) -> int:
+        """How many of these runs the attack takes for runs with the target."""
         return int(np.sum(self.side * scores[:, self.statistic] > self.side * self.line))
 
 

@@ -35,10 +35,10 @@ class Watch:
         self.even = True  # every direction was scaled as a whole
 
     def note(
-        self, round: int, value: np.ndarray, bound: Bound, std: float | np.ndarray, visible: np.ndarray | None = None
+        self, t: int, value: np.ndarray, bound: Bound, std: float | np.ndarray, visible: np.ndarray | None = None
     ) -> None:
         """A noisy sum in the space where it was clipped, and its noise. `visible`: who is known to have taken part."""
-        shifts, count = self.canaries.shifts(bound, round), self.canaries.sums
+        shifts, count = self.canaries.shifts(bound, t), self.canaries.sums
         self.even &= not isinstance(bound, Grouped)
         if bound.norm_kind == "l1":
             scale = np.asarray(std) / np.sqrt(2)
@@ -47,7 +47,7 @@ class Watch:
             white, shape = value / std, shifts / std
             along, power = count(white * shape), count(shape**2)
             there, opposite = along - power / 2, -along - power / 2
-            weight = self.canaries.signs(round) * np.sqrt(power) * (1 if visible is None else visible)
+            weight = self.canaries.signs(t) * np.sqrt(power) * (1 if visible is None else visible)
             self.matched += white * np.append(weight, 0.0)[self.canaries.owner]
         ratio = _mixed(there, self.rate) - (_mixed(opposite, self.rate) if self.opposite else 0.0)
         self.ratio += ratio if visible is None else np.where(visible, ratio, 0.0)
@@ -61,32 +61,33 @@ class Watch:
 
     # ---- files -------------------------------------------------------------------------------------------------------
 
-    def save(self, round: int) -> None:
+    def save(self, t: int) -> None:
         """Before the checkpoint of this round: after a crash, the newest checkpoint always finds its match."""
         out = io.BytesIO()
         np.savez(out, ratio=self.ratio, matched=self.matched, releases=np.array(self.releases))
-        write_atomically(self._at(round), out.getvalue(), private=True, durable=True)
+        write_atomically(self._at(t), out.getvalue(), private=True, durable=True)
         if self._saved is not None:  # what lies before the last checkpoint can go
-            self.tidy(round, self._saved)
-        self._saved = round
+            self.tidy(t, self._saved)
+        self._saved = t
 
     def tidy(self, *rounds: int) -> None:
         """Keep what belongs to the checkpoints of these rounds."""
-        keep = {self._at(round) for round in rounds}
+        keep = {self._at(t) for t in rounds}
         for old in self.folder.glob("checkpoint/canaries-*.npz"):
             if old not in keep:
                 old.unlink()
 
-    def load(self, round: int) -> None:
+    def load(self, t: int) -> None:
+        """Go on with what was noted up to this round."""
         try:
-            with np.load(self._at(round), allow_pickle=False) as kept:
+            with np.load(self._at(t), allow_pickle=False) as kept:
                 self.ratio, self.matched = kept["ratio"], kept["matched"]
                 self.releases = int(kept["releases"])
         except (OSError, KeyError, ValueError) as error:
             raise BadInput(f"what was kept of the canaries cannot be read ({error}); start a new run.") from None
 
-    def _at(self, round: int) -> Path:
-        return self.folder / "checkpoint" / f"canaries-{round}.npz"
+    def _at(self, t: int) -> Path:
+        return self.folder / "checkpoint" / f"canaries-{t}.npz"
 
 
 def write(folder: Path, content: dict[str, object]) -> None:
@@ -95,6 +96,7 @@ def write(folder: Path, content: dict[str, object]) -> None:
 
 
 def read(folder: Path) -> Json:
+    """What a run noted of its canaries, or a refusal if it had none."""
     try:
         return json.loads((folder / FILE).read_text())
     except FileNotFoundError:

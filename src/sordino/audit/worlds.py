@@ -2,12 +2,12 @@
 
 A `Stage` is a federation of one or two clients in which one unit, the *target*, does the worst that a unit can: its
 contribution is as long as the bound lets it be, in a direction that the observer knows. `Stage.play` runs the plan's
-rounds, by `sordino.schemes.base.Round` and all that stands behind it, in the world with the target or in the one
+rounds, by `sordino.schemes.round.Round` and all that stands behind it, in the world with the target or in the one
 without, and returns everything that the plan's observer sees, as releases.
 
-What is scripted is only what clients compute (and where `Script.trains`, not even that of the target): in the client unit an update is a given vector, in the example unit the
-gradient of a record is the record itself (a linear model under a linear loss). Clipping, noise, queries, rules,
-sampling, denominators and events are the library's own. What a missing unit means follows the plan's relation: it is
+Only what clients compute is scripted: in the client unit an update is a given vector, in the example unit the gradient of a
+record is the record itself (a linear model under a linear loss). With `Script.trains` the target computes its own update too.
+Clipping, noise, queries, rules, sampling, denominators and events are the library's own. What a missing unit means follows the plan's relation: it is
 there and gives nothing but its share of the noise (zero-out), or it is its own opposite (replace-one).
 """
 
@@ -20,18 +20,8 @@ from typing import Any, cast
 import numpy as np
 
 from sordino.audit.rule_observer import RuleObserver
-from sordino.audit.scripted import (
-    TARGET,
-    NoLedger,
-    Parts,
-    QuietSite,
-    Script,
-    Without,
-    by_epoch,
-    linear_loss,
-    scripted,
-    tiny,
-)
+from sordino.audit.script import TARGET, Parts, Script, linear_loss, tiny
+from sordino.audit.scripted import NoLedger, QuietSite, Without, by_epoch, scripted
 from sordino.engines.inprocess import InProcess
 from sordino.federation.sampling import Draws
 from sordino.federation.sizes import PublicSizes
@@ -98,6 +88,7 @@ class Stage:
 
     @property
     def replaces(self) -> bool:
+        """Whether the neighbouring world holds another unit in the place of the target."""
         return self.terms.relation == Relation.REPLACE_ONE
 
     @property
@@ -143,24 +134,22 @@ class Stage:
 
     # ---- what the target is ------------------------------------------------------------------------------------------
 
-    def vector(self, round: int, bound: Bound, present: bool = True) -> np.ndarray:
+    def vector(self, t: int, bound: Bound, present: bool = True) -> np.ndarray:
         """The target's update or gradient; its opposite, with the other answer to every query, if it was replaced."""
         if self.plan.unit == Unit.EXAMPLE:
             size, toward = self.plan.bound, 1.0
         else:
-            size, toward = bound.size, self.script.sign(round)
+            size, toward = bound.size, self.script.sign(t)
         if not present:
             return -toward * self.script.other_length * size * self.script.direction(self.dimension)
         return toward * self.script.length * size * self.script.direction(self.dimension)
 
-    def shift(self, round: int, bound: Bound) -> np.ndarray:
+    def shift(self, t: int, bound: Bound) -> np.ndarray:
         """What the target adds to the sum. The observer knows the target, as the definition of privacy has it."""
         if self.script.trains:
             added: np.ndarray = self.work.added
             return added
-        return bound.clip(
-            self.vector(round, bound) * self.terms.scheme.gradient_sign
-        )  # gradients leave as the way down
+        return bound.clip(self.vector(t, bound) * self.terms.scheme.gradient_sign)  # gradients leave as the way down
 
     @property
     def scale(self) -> float:
@@ -173,9 +162,9 @@ class Stage:
             mean = (mean - bound.mean) / bound.scale
         return mean * self.scale
 
-    def told(self, query: Query, round: int, bound: Bound) -> np.ndarray:
+    def told(self, query: Query, t: int, bound: Bound) -> np.ndarray:
         """What the target adds to an answer."""
-        norm = np.linalg.norm(self.vector(round, bound), 1 if bound.norm_kind == "l1" else 2)
+        norm = np.linalg.norm(self.vector(t, bound), 1 if bound.norm_kind == "l1" else 2)
         return np.zeros(0) if is_raw(query) else query.encode(np.array([norm]), bound.size)
 
 

@@ -35,7 +35,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "account",
         help="epsilon, multiplier or rounds from the other two",
-        description="Give two of --epsilon, --multiplier and --rounds; the third is found, on the private side.",
+        description="Give two of --epsilon, --multiplier and --rounds; the command finds the third, rounded to the private side.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -49,7 +49,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--sampling",
         metavar="{" + ",".join(Sampling) + "}",
         default="poisson",
-        help="how it is decided which units take part",
+        help="how the units of a round are drawn",
     )
     add("--clients", metavar="N", help="how many units there are; with --cohort, instead of --rate")
     add("--cohort", metavar="M", help="how many of them take part in a round")
@@ -62,7 +62,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add(
         "--schedule",
         metavar="Z1,Z2,...",
-        help="multipliers round by round, Z*COUNT for a run of them, or a file of such",
+        help="the multiplier of each round, Z*COUNT for several equal ones; or a file of them",
     )
     add("--laplace", action="store_true", help="Laplace noise on an L1-clipped sum")
     add("--check", action="store_true", help="ask dp-accounting as well (takes seconds)")
@@ -71,6 +71,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print the one of epsilon, multiplier and rounds that was not given."""
     answer = _answer(args)
     if args.json:
         print(json.dumps({key: plain(value) for key, value in answer.items()}))

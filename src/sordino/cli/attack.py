@@ -37,7 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "attack",
         help="membership inference and inversion against a finished run, beside what its proof allows",
         description="Attack a finished run. Membership: members from its federation, non-members from the test split; a "
-        "private run is compared with an undefended control, which is trained and attacked alike. Inversion: pictures from "
+        "private run is compared with an undefended control, which is trained and attacked in the same way. Inversion: pictures from "
         "the messages that clients would have sent of some records; the control is the same message without the defence.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -70,14 +70,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     control = "auto: train one; none; or the folder of a run without privacy"
     parser.add_argument("--control", default="auto", metavar="WHICH", help=control)
     parser.add_argument("--workers", default=None, help="models trained side by side (default: one per core)")
-    parser.add_argument("--seed", default=None, help="of the attacker's draws")
-    parser.add_argument("--fresh", action="store_true", help="do not take lines from an earlier table")
+    parser.add_argument("--seed", default=None, help="seed of the attacker's draws")
+    parser.add_argument("--fresh", action="store_true", help="attack again; do not reuse lines of an earlier table")
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.set_defaults(func=run)
 
 
 def run(args: argparse.Namespace) -> int:
+    """Attack a finished run and print one row per attack, beside its ceiling."""
     chosen = entries(args.attack if args.attack is not None else ",".join(usual(args.run)))
     table: Json = {}
     with bars(args.quiet or args.json) as say:

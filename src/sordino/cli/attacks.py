@@ -18,6 +18,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """List the attacks."""
     if args.json:
         print(json.dumps({"attacks": [entry.to_json() for entry in TABLE]}, indent=2))
     else:
@@ -26,6 +27,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def page(entry: Entry) -> str:
+    """What a terminal shows of one attack."""
     lines = [
         f"{entry.name}  ({entry.kind})",
         *textwrap.wrap(entry.paper, 116, initial_indent="  ", subsequent_indent="  "),

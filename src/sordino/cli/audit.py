@@ -23,7 +23,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument("--confidence", type=_confidence, default=0.95, help="of the bound (default 0.95)")
+    parser.add_argument(
+        "--confidence", type=_confidence, default=0.95, help="confidence of the lower bound (default 0.95)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.set_defaults(func=run)
 
@@ -36,6 +38,7 @@ def _confidence(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print the lower bound on epsilon that the canaries of a run give."""
     from sordino.audit.measure import AuditFailed, audit
 
     found = audit(args.run, args.confidence)

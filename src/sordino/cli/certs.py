@@ -19,7 +19,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", metavar="FOLDER", help="where to put them")
+    parser.add_argument("folder", metavar="FOLDER", help="folder for the certificates and keys")
     parser.add_argument(
         "--server", metavar="ADDRESS,...", help="names or IPs by which nodes reach the server; left out: only add nodes"
     )
@@ -30,6 +30,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Write certificates and keys, and say where they are."""
     from sordino.engines.flower import pki
 
     folder, nodes = Path(args.folder), _names(args.nodes)

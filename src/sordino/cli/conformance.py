@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sordino.audit.conformance import SeedsSummary, Summary
+    from sordino.audit.conformance_table import SeedsSummary, Summary
 
 ABOUT = """Play every certified method, in every unit and towards every observer, in two worlds that differ in one
 unit, and measure epsilon from below; plant bugs, and see that they are caught; and hold methods as published against
@@ -27,9 +27,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--small", action="store_true", help="the form for continuous integration: fewer cases, fewer runs"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random draws")
     parser.add_argument(
-        "--seeds", type=int, default=0, metavar="N", help="instead, certified methods alone, over N seeds"
+        "--seeds", type=int, default=0, metavar="N", help="check the certified methods only, over N seeds"
     )
     parser.add_argument("--runs", type=int, default=40, help="with --seeds: runs of each world and seed")
     parser.add_argument("--workers", type=int, default=0, help="processes (0: one per core)")
@@ -38,6 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Play the suite. The exit code says whether all held and every bug was caught."""
     from sordino.audit import conformance as suite
 
     def watch(row: object, done: int, of: int) -> None:

@@ -25,14 +25,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     describe = actions.add_parser("describe", help="write a schema.toml for your own table or folder, to be filled in")
     for action in (check, describe):
         action.add_argument("path", metavar="PATH", help="a table, or a folder with one file per client")
-        action.add_argument("--client-column", metavar="NAME", help="the column that says whose a row is")
-        action.add_argument(
-            "--label", metavar="NAME", help="the column that is predicted (default: label, or the last one)"
-        )
+        action.add_argument("--client-column", metavar="NAME", help="the column that names the client of each row")
+        action.add_argument("--label", metavar="NAME", help="the column to predict (default: label, or the last one)")
         action.add_argument("--test", metavar="FILE", help="a public test file; scales and classes may be read from it")
         action.add_argument("--task", default=None, help="classification, regression or multi-label")
-        action.add_argument("--ignore", metavar="NAMES", help="columns that are left out, with commas between")
-    check.add_argument("--schema", metavar="FILE", help="the schema that the columns are read by")
+        action.add_argument("--ignore", metavar="NAMES", help="columns to leave out, with commas between")
+    check.add_argument("--schema", metavar="FILE", help="the schema.toml that says how to read the columns")
     check.add_argument("--classes", metavar="INT", help="how many classes there are")
     account = actions.add_parser("account", help="what all runs on your own records have cost, and a limit for them")
     account.add_argument("path", metavar="PATH", help="a table, a folder with one file per client, or an account file")

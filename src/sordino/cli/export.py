@@ -18,6 +18,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Write the model as ONNX, its model card, or both."""
     from sordino.files import write_atomically
     from sordino.inference.card import NAME, card
 

@@ -27,7 +27,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--data", required=True, metavar="PATH", help="a file of records (.npz, .csv, .parquet), or its folder"
     )
-    parser.add_argument("--label", help="the column that is predicted, if it is called otherwise here than in the run")
+    parser.add_argument("--label", help="the column to predict, if it has another name here than in the run")
     parser.add_argument(
         "--certs", required=True, metavar="FOLDER", help="this machine's folder, made by `sordino certs`"
     )
@@ -35,15 +35,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--policy", metavar="FILE", help="what this holder allows (default: certified methods, epsilon 8 in all)"
     )
     parser.add_argument("--state", metavar="FOLDER", help="ledger, allowance and pending work (default: NAME-state)")
-    parser.add_argument(
-        "--socket", metavar="PATH", help="no node of its own: serve this socket to a SuperNode that you run"
-    )
+    parser.add_argument("--socket", metavar="PATH", help="start no node; serve this socket to a SuperNode that you run")
     parser.add_argument("--once", action="store_true", help="leave when a run is over")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end and nothing else")
     parser.set_defaults(func=run)
 
 
 def run(args: argparse.Namespace) -> int:
+    """Take part until the server or the user ends it."""
     from sordino.data.table import Table
     from sordino.deployment.joining import Joined, own_records
     from sordino.engines.flower.address import split_address

@@ -29,13 +29,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--backbone", help="local BERT checkpoint (safetensors, Hugging Face layout) as the frozen encoder"
     )
-    parser.add_argument("--seed", type=int, default=None, help="of everything that is drawn (default 42)")
+    parser.add_argument("--seed", type=int, default=None, help="seed of all random draws (default 42)")
     parser.add_argument("--sequences", type=int, default=None, help="how many synthetic sequences (default 20000)")
     parser.add_argument("--steps", type=int, default=None, help="the most steps for each controller (default 3000)")
     parser.add_argument("--encoder-steps", type=int, default=None, help="steps for the encoder (default 1000)")
-    parser.add_argument("--lr", type=float, default=None, help="of Adam (default 0.002; the paper's is 0.0001)")
+    parser.add_argument(
+        "--lr", type=float, default=None, help="learning rate of Adam (default 0.002; the paper's is 0.0001)"
+    )
     plain = (
-        "the published controller's error is of C and sigma themselves, as the paper prints it, and not of logarithms"
+        "measure the published controller's error in C and sigma, as the paper prints it, and not in their logarithms"
     )
     parser.add_argument("--plain-error", action="store_true", help=plain)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -43,6 +45,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Pre-train the controllers and save their weights."""
     from pathlib import Path
 
     from sordino.schemes.fedmap.metanet.net import save

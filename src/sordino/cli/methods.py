@@ -20,6 +20,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """List the methods."""
     if args.json:
         print(json.dumps({"methods": [row(m) for m in TABLE]}, indent=2))
     else:
@@ -28,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def row(method: Method) -> dict[str, object]:
+    """What `sordino methods --json` prints of one method."""
     return {
         "name": method.name,
         "paper": method.paper,
@@ -40,6 +42,7 @@ def row(method: Method) -> dict[str, object]:
 
 
 def page(method: Method) -> str:
+    """What a terminal shows of one method."""
     lines = [f"{method.name}  ({_verdict(method)})", f"  {method.paper}"]
     if method.guess:
         lines += textwrap.wrap(method.guess, 116, initial_indent="  ", subsequent_indent="    ")

@@ -14,7 +14,7 @@ E = TypeVar("E", bound=StrEnum)
 
 def number(args: argparse.Namespace, name: str) -> float | None:
     """An option as a number; None if it was left out."""
-    text = getattr(args, name)
+    text = vars(args)[name]
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -23,20 +23,20 @@ def number(args: argparse.Namespace, name: str) -> float | None:
 
 def count(args: argparse.Namespace, name: str) -> int | None:
     """An option as a whole number; ``1e6`` will do. None if it was left out."""
-    text = getattr(args, name)
+    text = vars(args)[name]
     if isinstance(text, int) or text is not None and text.strip().lstrip("+-").isdecimal():
         return int(text)  # not by way of a float, which rounds beyond 2^53
     value = number(args, name)
     if value is None:
         return None
     if not math.isfinite(value) or value != int(value):
-        raise BadInput(f"--{name.replace('_', '-')} must be a whole number, not {getattr(args, name)!r}.")
+        raise BadInput(f"--{name.replace('_', '-')} must be a whole number, not {text!r}.")
     return int(value)
 
 
 def word(args: argparse.Namespace, name: str, kind: type[E]) -> E | None:
     """An option as one of the words of `kind`; None if it was left out."""
-    text = getattr(args, name)
+    text = vars(args)[name]
     if text is None:
         return None
     if text not in list(kind):

@@ -55,11 +55,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--preset", metavar="NAME", help=f"the setting of a paper's experiment: {', '.join(presets.names())}")
     add("--clients", metavar="N", help="how many clients (default 10)")
     add("--examples", metavar="N", help="examples held by each client (default: --data dealt out evenly)")
-    add("--data", metavar="NAME", help=f"for its public facts: {', '.join(SETS)} (default digits)")
+    add("--data", metavar="NAME", help=f"data set whose public facts are used: {', '.join(SETS)} (default digits)")
     add("--cohort", metavar="M", help="clients expected in a round (default all)")
     add("--dimension", metavar="D", help="trained parameters (default: those of --model)")
     add("--model", metavar="NAME", help="network, see `sordino train` (default: what suits the data)")
-    add("--rounds", metavar="T", help="rounds (default: those of `sordino train` for the data)")
+    add("--rounds", metavar="T", help="how many rounds (default: as in `sordino train`)")
     add("--epsilon", metavar="E", help="the budget (default 4, unless --multiplier is given)")
     add("--delta", metavar="D", help="the probability that the guarantee leaves out (default 1e-5)")
     add("--multiplier", metavar="Z", help="noise over bound, instead of epsilon")
@@ -73,19 +73,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add(
         "--sampling",
         metavar="{" + ",".join(Sampling) + "}",
-        help="how it is decided which units take part (default: that of `sordino train`)",
+        help="how the units of a round are drawn (default: as in `sordino train`)",
     )
-    add(
-        "--batch-size", metavar="B", help="records expected in a batch (example unit; default: that of `sordino train`)"
-    )
-    add(
-        "--local-epochs", metavar="E", help="passes over a client's data in a round (default: those of `sordino train`)"
-    )
+    add("--batch-size", metavar="B", help="records expected in a batch (example unit; default: as in `sordino train`)")
+    add("--local-epochs", metavar="E", help="passes over a client's data in a round (default: as in `sordino train`)")
     add("--json", action="store_true", help="print one JSON object and nothing else")
     parser.set_defaults(func=run)
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print what a budget means for these sizes, before there is any data."""
     setting = _setting(args)
     from sordino.planning.planner import Scenario, plan
 
@@ -153,7 +150,7 @@ def _fill(args: argparse.Namespace) -> None:
     if preset.get("unit") == Unit.EXAMPLE:
         preset.pop("sampling", None)  # of clients, in FedMAP as published; a proof draws records, by coins
     for name, value in (_USUAL | {name: str(preset[name]) for name in _OF_PRESETS if name in preset}).items():
-        if getattr(args, name) is None:
+        if vars(args)[name] is None:
             setattr(args, name, value)
 
 

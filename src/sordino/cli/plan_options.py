@@ -13,7 +13,8 @@ from sordino.errors import BadInput, one_of
 from sordino.federation.held_out import FAIRNESS
 from sordino.federation.server import SCHEDULES, STEPS
 from sordino.plain import Json
-from sordino.plan import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS, read_toml
+from sordino.plan import read_toml
+from sordino.plan_checks import MECHANISMS, OPTIMIZERS, PARTITIONS, WEIGHTS
 from sordino.privacy.vocabulary import Observer, Relation, Sampling, Unit, Variant
 
 # (name, type, choices, help)
@@ -24,14 +25,14 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
         None,
         "data set, a table, or a folder with one file per client (./mnist, if its name is that of a set)",
     ),
-    ("clients", int, None, "how many clients the data is dealt out to"),
-    ("partition", str, PARTITIONS, "how it is dealt out"),
-    ("alpha", float, None, "Dirichlet concentration: small is very unlike, large is alike"),
+    ("clients", int, None, "how many clients share the data"),
+    ("partition", str, PARTITIONS, "how the data is divided among the clients"),
+    ("alpha", float, None, "Dirichlet concentration: with a small one clients differ much, with a large one little"),
     ("model", str, None, "network; auto picks the usual one for the data; or your own, as module:function"),
-    ("classes", int, None, "how many classes there are, where the data does not say"),
-    ("partition_seed", int, None, "of the partition alone (default: the seed)"),
-    ("client_column", str, None, "the column of a table that says whose a row is"),
-    ("label", str, None, "the column that is predicted (default: label, or the last one); several with commas between"),
+    ("classes", int, None, "how many classes there are, if the data does not say"),
+    ("partition_seed", int, None, "seed of the partition alone (default: --seed)"),
+    ("client_column", str, None, "the column of a table that names the client of each row"),
+    ("label", str, None, "the column to predict (default: label, or the last one); several with commas between"),
     (
         "test",
         str,
@@ -46,10 +47,10 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
         "how clients are compared: on public test splits; or noisy: on held-out records (--test holdout=0.1), with noise, charged",
     ),
     ("schema", str, None, "schema.toml: scale and meaning of columns; `sordino data describe` writes one"),
-    ("task", str, TASKS, "what is predicted"),
+    ("task", str, TASKS, "what the model predicts"),
     ("method", str, None, "see `sordino methods`; or your own, as module:object"),
     ("variant", str, tuple(Variant), "certified: made private; published: as the paper prints it"),
-    ("mechanism", str, MECHANISMS, "noise"),
+    ("mechanism", str, MECHANISMS, "kind of noise"),
     ("bound", float, None, "first clipping threshold; public"),
     ("metanet", str, None, "weights of FedMAP's controllers, from `sordino metanet pretrain`"),
     ("personal", str, None, "layers that each client keeps for itself (client unit, fedavg); without a name: the head"),
@@ -60,7 +61,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
         "a heuristic that changes updates before clipping (client unit, fedavg); no guarantee",
     ),
     ("unit", str, tuple(Unit), "what is protected"),
-    ("observer", str, tuple(Observer), "against whom"),
+    ("observer", str, tuple(Observer), "against whom the unit is protected"),
     ("relation", str, tuple(Relation), "neighbouring relation (by default it follows from the sampling)"),
     (
         "prepare",
@@ -71,30 +72,35 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
     ("epsilon", float, None, "the budget; the noise is calibrated to it"),
     ("delta", float, None, "the probability that the guarantee leaves out"),
     ("multiplier", float, None, "noise over bound, instead of or besides epsilon"),
-    ("sampling", str, tuple(Sampling), "how it is decided which units take part"),
+    ("sampling", str, tuple(Sampling), "how the units of a round are drawn"),
     ("cohort", int, None, "clients expected in a round"),
     (
         "survivors",
         int,
         None,
-        "fewest clients left in a round, who share the noise (secagg-server; default: all; fedmap: 2)",
+        "the fewest clients that stay in a round; they share the noise (secagg-server; default: all; fedmap: 2)",
     ),
     ("weights", str, WEIGHTS, "how clients are weighted (client unit)"),
-    ("weight_cap", int, None, "examples from which on a client weighs in full; public"),
-    ("rounds", int, None, "rounds"),
+    ("weight_cap", int, None, "a client with this many examples, or more, has full weight; public"),
+    ("rounds", int, None, "how many rounds"),
     ("local_epochs", int, None, "passes over a client's data in a round"),
     ("batch_size", int, None, "mini-batch; with the example unit pooled, records expected in a round"),
     ("lr", float, None, "learning rate of gradient steps"),
-    ("optimizer", str, OPTIMIZERS, "of clients"),
-    ("momentum", float, None, "of clients"),
-    ("server_optimizer", str, OPTIMIZERS, "of the server"),
-    ("server_lr", float, None, "of the server"),
-    ("server_momentum", float, None, "of the server"),
-    ("steps", str, STEPS, "along the noisy mean, or scaled: along mean / bound"),
-    ("lr_schedule", str, SCHEDULES, "of the server's steps: constant, or decay (warm-up, then in a line towards 0)"),
-    ("canaries", int, None, "canaries to put in, for `sordino audit`"),
+    ("optimizer", str, OPTIMIZERS, "optimizer of the clients"),
+    ("momentum", float, None, "momentum of the clients"),
+    ("server_optimizer", str, OPTIMIZERS, "optimizer of the server"),
+    ("server_lr", float, None, "learning rate of the server"),
+    ("server_momentum", float, None, "momentum of the server"),
+    ("steps", str, STEPS, "gradient steps go along the noisy mean; or scaled: along mean / bound"),
+    (
+        "lr_schedule",
+        str,
+        SCHEDULES,
+        "size of the server's steps: constant, or decay (a warm-up, then in a line towards 0)",
+    ),
+    ("canaries", int, None, "how many canaries to insert, for `sordino audit`"),
     ("canary", str, None, "kind of canary: turning, steady, mislabelled or random"),
-    ("seed", int, None, "of everything that is drawn"),
+    ("seed", int, None, "seed of all random draws"),
 )
 
 
@@ -103,7 +109,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset", metavar="NAME", help=f"the setting of a paper's experiment: {', '.join(presets.names())}"
     )
-    parser.add_argument("--plan", metavar="FILE", help="a plan.toml; options given besides override it")
+    parser.add_argument("--plan", metavar="FILE", help="a plan.toml; options override it")
     for name, kind, choices, text in FIELDS:
         metavar = "{" + ",".join(choices) + "}" if choices else kind.__name__.upper()
         flag = f"--{name.replace('_', '-')}"

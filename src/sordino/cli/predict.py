@@ -25,6 +25,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Write one prediction per row of new data."""
     from sordino.files import write_atomically
     from sordino.inference.loading import load
 

@@ -19,6 +19,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Write report.html anew, and say what it found."""
     from sordino.report.reading import Run
     from sordino.report.run import write_report
     from sordino.report.verdict import Kind, judge

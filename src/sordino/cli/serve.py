@@ -37,24 +37,31 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="FILE",
         help="a public test set: .npz, .csv or .parquet; or holdout=0.1: a share of the holders' records",
     )
-    parser.add_argument("--schema", metavar="FILE", help="schema.toml: every holder reads its table by it")
-    parser.add_argument("--classes", metavar="INT", help="how many, where neither test set nor data set tells it")
+    parser.add_argument("--schema", metavar="FILE", help="schema.toml: how every holder reads its table")
+    parser.add_argument(
+        "--classes", metavar="INT", help="how many classes there are, if neither the test set nor the data set says so"
+    )
     parser.add_argument(
         "--survivors",
         metavar="INT",
-        help="fewest clients left in a round, who share the noise (secagg-server; default: what the plan says, or all)",
+        help="the fewest clients that stay in a round; they share the noise (secagg-server; default: what the plan says, or all)",
     )
     parser.add_argument(
-        "--deadline", default=600.0, metavar="SECONDS", help="for one exchange with a client (default: 600)"
+        "--deadline", default=600.0, metavar="SECONDS", help="time for one exchange with a client (default: 600)"
     )
     parser.add_argument(
-        "--wait", default=600.0, metavar="SECONDS", help="for clients to come, or to come back (default: 600)"
+        "--wait", default=600.0, metavar="SECONDS", help="time to wait for clients that are not there (default: 600)"
     )
     parser.add_argument("--least", default=1, metavar="INT", help="fewest contributions in a round (default: 1)")
     parser.add_argument(
-        "--colluders", default=0, metavar="INT", help="clients that may be in league with the server (default: 0)"
+        "--colluders", default=0, metavar="INT", help="clients that may collude with the server (default: 0)"
     )
-    parser.add_argument("--evaluate-every", default=0, metavar="ROUNDS", help="default: about twenty times in a run")
+    parser.add_argument(
+        "--evaluate-every",
+        default=0,
+        metavar="ROUNDS",
+        help="measure accuracy once in so many rounds (default: about twenty times in a run)",
+    )
     parser.add_argument("--out", metavar="FOLDER", help="run folder (default: a new one under runs/)")
     parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -63,6 +70,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Serve a plan until it is trained, with holders on other machines."""
     from sordino.assembly import complete
     from sordino.cli.numbers import count, number
     from sordino.deployment.serving import Public, nodes_in, serve

@@ -44,18 +44,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     plan_options.add_to(parser)
-    bare = (
-        "train the same network on the same data without clipping and noise: what the price of privacy is measured by"
-    )
+    bare = "train the same network on the same data without clipping and noise, to measure the price of privacy"
     parser.add_argument("--without-privacy", action="store_true", help=bare)
-    price = "train that as well, and show what privacy costs; no epsilon covers that figure, so do not publish it"
+    price = (
+        "also train without privacy, and show what privacy costs; no epsilon covers that figure, so do not publish it"
+    )
     parser.add_argument("--price", action="store_true", help=price)
     named = (
         "settings under a name: frontier (pictures and signals: features that need no data, and a linear head), none (a network), "
         "or auto: frontier on pictures and signals, where it wins (default auto)"
     )
     parser.add_argument("--recipe", metavar="NAME", help=named)
-    parser.add_argument("--secure", action="store_true", default=None, help="noise from the system's secure source")
+    parser.add_argument(
+        "--secure", action="store_true", default=None, help="draw noise from the secure source of the operating system"
+    )
     parser.add_argument(
         "--device", metavar="DEVICE", help="where the model is trained: cpu (default), cuda, cuda:1, mps"
     )
@@ -63,9 +65,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--workers", default=0, help="worker processes (0: one per core)")
     alone = "never batch pooled records of different clients together: slower; gives bit-identical results to a Flower deployment"
     parser.add_argument("--isolate-clients", action="store_true", help=alone)
-    often = "measure accuracy every so many rounds (0: some twenty times in a run)"
+    often = "measure accuracy once in so many rounds (0: about twenty times in a run)"
     parser.add_argument("--evaluate-every", default=0, metavar="ROUNDS", help=often)
-    keep = "keep the released model of every so many rounds, for attacks that watch several"
+    keep = "keep a released model once in so many rounds, for attacks that watch several rounds"
     parser.add_argument("--keep-models", default=0, metavar="ROUNDS", help=keep)
     parser.add_argument("--out", metavar="FOLDER", help="run folder (default: a new one under runs/)")
     parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
@@ -76,7 +78,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--scale",
         metavar="{private}",
-        help="private: columns are scaled by statistics that are released with noise and charged",
+        help="private: scale columns by statistics that are released with noise and charged",
     )
     parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard scalars into the run folder")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -85,6 +87,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Train as the options say, and print the statement or one JSON object."""
     from sordino.assembly import assemble, prepare
     from sordino.engines import EngineOptions
     from sordino.federation.folder import RunFolder, claim
@@ -173,9 +176,10 @@ def _account(named: str | None, plan: Plan) -> Path | None:
 
 def _alone(args: argparse.Namespace) -> None:
     """A run goes on as it began: settings beside --resume would be ignored."""
-    given = [name for name, *_ in plan_options.FIELDS if getattr(args, name) is not None]
+    asked = vars(args)
+    given = [name for name, *_ in plan_options.FIELDS if asked[name] is not None]
     alone = ("preset", "plan", "out", "option", "recipe", "secure", "without_privacy", "price")
-    given += [name for name in alone if getattr(args, name)]
+    given += [name for name in alone if asked[name]]
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise BadInput(f"--resume goes on with the run's own plan; leave out {names}, or start another run.")
@@ -188,20 +192,19 @@ def _warn(plan: Plan, model: nn.Module, federation: Federation) -> None:
     from sordino.cli.plan import effective_of
     from sordino.planning import planner
 
-    names = (
-        "clients",
-        "rounds",
-        "cohort",
-        "unit",
-        "observer",
-        "relation",
-        "sampling",
-        "delta",
-        "batch_size",
-        "local_epochs",
-    )
-    noise = {"multiplier": plan.multiplier} if plan.multiplier is not None else {"epsilon": plan.epsilon}
-    given = {name: getattr(plan, name) for name in names} | noise
+    given: Json = {
+        "clients": plan.clients,
+        "rounds": plan.rounds,
+        "cohort": plan.cohort,
+        "unit": plan.unit,
+        "observer": plan.observer,
+        "relation": plan.relation,
+        "sampling": plan.sampling,
+        "delta": plan.delta,
+        "batch_size": plan.batch_size,
+        "local_epochs": plan.local_epochs,
+    }
+    given |= {"multiplier": plan.multiplier} if plan.multiplier is not None else {"epsilon": plan.epsilon}
     given["dimension"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
     given["effective"] = effective_of(plan, given["dimension"], federation.classes)
     given["examples"] = max(1, federation.examples // federation.clients)

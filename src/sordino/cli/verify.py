@@ -32,6 +32,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
+    """Check a run folder. Exit code 0: everything agrees; 4: something does not."""
     from sordino.verify import check
 
     verdict = check(args.run, args.authority)

@@ -28,6 +28,7 @@ class Descent:
     momentum: float = 0.9
 
     def start(self, size: int, device: torch.device) -> Step:
+        """A fresh optimiser for this many parameters: it turns a gradient into a move."""
         return {"sgd": self._sgd, "momentum": self._momentum, "adam": self._adam}[self.kind](size, device)
 
     def _sgd(self, size: int, device: torch.device) -> Step:

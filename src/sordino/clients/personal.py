@@ -46,19 +46,19 @@ class PersonalModels:
             )
         return None
 
-    def save(self, client: int, round: int, vector: np.ndarray) -> None:
+    def save(self, client: int, t: int, vector: np.ndarray) -> None:
         """Keep the version of this round. One that is not finite is forgotten, and the last sound one stays."""
         if not np.isfinite(vector).all():
             return
         if self.folder is None:
-            self._held.setdefault(client, {})[round] = np.array(vector)
+            self._held.setdefault(client, {})[t] = np.array(vector)
         else:
             from safetensors.numpy import save as to_bytes
 
             for made in (self.folder, self._place(client)):
                 made.mkdir(mode=0o700, exist_ok=True)
-            blob = to_bytes({"values": np.ascontiguousarray(vector)}, {"round": str(round)})
-            write_atomically(self._file(client, round), blob, private=True, durable=True)
+            blob = to_bytes({"values": np.ascontiguousarray(vector)}, {"round": str(t)})
+            write_atomically(self._file(client, t), blob, private=True, durable=True)
         for old in self._rounds(client)[: -self.keep]:
             self._forget(client, old)
 
@@ -67,29 +67,29 @@ class PersonalModels:
             return sorted(self._held.get(client, {}))
         return sorted(int(file.stem.split("-")[1]) for file in self._place(client).glob("round-*.safetensors"))
 
-    def _read(self, client: int, round: int) -> np.ndarray:
+    def _read(self, client: int, t: int) -> np.ndarray:
         if self.folder is None:
-            return self._held[client][round]
+            return self._held[client][t]
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
         try:
-            return load_file(self._file(client, round))["values"]
+            return load_file(self._file(client, t))["values"]
         except (SafetensorError, KeyError, OSError) as error:
-            raise BadInput(f"{self._file(client, round)} cannot be read ({error}); restore it.") from None
+            raise BadInput(f"{self._file(client, t)} cannot be read ({error}); restore it.") from None
 
-    def _forget(self, client: int, round: int) -> None:
+    def _forget(self, client: int, t: int) -> None:
         if self.folder is None:
-            del self._held[client][round]
+            del self._held[client][t]
         else:
-            self._file(client, round).unlink(missing_ok=True)
+            self._file(client, t).unlink(missing_ok=True)
 
     def _place(self, client: int) -> Path:
         assert self.folder is not None
         return self.folder / f"client-{client:06d}"
 
-    def _file(self, client: int, round: int) -> Path:
-        return self._place(client) / f"round-{round:06d}.safetensors"
+    def _file(self, client: int, t: int) -> Path:
+        return self._place(client) / f"round-{t:06d}.safetensors"
 
 
 class PersonalLayers:
@@ -98,18 +98,18 @@ class PersonalLayers:
     def __init__(self, flat: Flat, names: str, models: PersonalModels) -> None:
         self.personal, self.models = coordinates(flat.slots, names), models
 
-    def enter(self, theta: np.ndarray, client: int, round: int) -> np.ndarray:
+    def enter(self, theta: np.ndarray, client: int, t: int) -> np.ndarray:
         """The model that the client starts from: the shared one, with its own layers."""
-        own = self.models.load(client, round)
+        own = self.models.load(client, t)
         if own is None:
             return theta
         mixed = np.array(theta)
         mixed[self.personal] = own
         return mixed
 
-    def leave(self, trained: np.ndarray, theta: np.ndarray, client: int, round: int) -> np.ndarray:
+    def leave(self, trained: np.ndarray, theta: np.ndarray, client: int, t: int) -> np.ndarray:
         """Keep the client's own layers; what may leave has the shared values in their place."""
-        self.models.save(client, round, trained[self.personal])
+        self.models.save(client, t, trained[self.personal])
         return np.where(self.personal, theta, trained)
 
 

@@ -62,6 +62,7 @@ class Site:
         return self.tensor(self.federation.prepare(pooled)), self.tensor(np.asarray(self.federation.y))
 
     def tensor(self, array: np.ndarray) -> Tensor:
+        """An array on the device of this site."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of arrays that must not be written; nothing here writes them
             out = torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
@@ -89,11 +90,11 @@ class Site:
         x, y = self.federation[0]
         return self.tensor(np.zeros((1, *x.shape[1:]), x.dtype)), self.tensor(np.zeros((1, *y.shape[1:]), y.dtype))
 
-    def layer_seed(self, round: int, item: int, step: int = 0) -> int:
+    def layer_seed(self, t: int, item: int, step: int = 0) -> int:
         """The seed of layers that draw at random, for one piece of a round's work."""
-        return int(stream(self.plan.seed, round, item, f"layers-{step}").integers(2**62))
+        return int(stream(self.plan.seed, t, item, f"layers-{step}").integers(2**62))
 
-    def seed_layers(self, round: int, item: int) -> None:
+    def seed_layers(self, t: int, item: int) -> None:
         """Give layers that draw at random (dropout) a stream of their own: torch only lets them use the global generator."""
         # The generator itself: torch.manual_seed also visits every accelerator, which takes milliseconds.
-        generator_of(self.device).manual_seed(int(stream(self.plan.seed, round, item, "layers").integers(2**62)))
+        generator_of(self.device).manual_seed(int(stream(self.plan.seed, t, item, "layers").integers(2**62)))

@@ -77,6 +77,8 @@ def find_batches(
 
 
 def find_svhn(root: Path) -> Reader | None:
+    """A reader of the two original files of SVHN, if both are here."""
+
     def read(files: list[Path]) -> Dataset:
         train, test = (formats.svhn(file.read_bytes(), str(file)) for file in files)
         return images("svhn", train, test, 10, SVHN)
@@ -99,6 +101,7 @@ def find_leaf(name: str, classes: int) -> Finder:
 
 
 def find_rail(root: Path) -> Reader | None:
+    """A reader of the user's own accelerometer files, if there are any."""
     return partial(rail.read, root / "rail") if any((root / "rail").glob("*.csv")) else None
 
 

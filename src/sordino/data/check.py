@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sordino.data.arrays import as_single
 from sordino.data.dataset import NO_LABEL, usual
 from sordino.data.schema import CLASSIFICATION, MULTI_LABEL
 from sordino.errors import BadInput
@@ -25,7 +26,7 @@ def checked(
     Traceback (most recent call last):
     sordino.errors.BadInput: client 3 has the label 7, out of range for 5 classes (0 to 4).
     """
-    x, y = _array(x), _array(y)
+    x, y = as_single(x), as_single(y)
     if y.size == 0:
         raise BadInput(f"{who} has no examples: leave it out, or ask for fewer clients.")
     if task == CLASSIFICATION and (y.ndim not in (1, 2) or y.shape[1:] == (1,)):
@@ -82,14 +83,6 @@ def count_classes(classes: int | None, y: np.ndarray, test: Pair | None, task: s
     if classes is not None or test is None:
         return classes or int(y.max()) + 1
     return int(max(y.max(), test[1].max())) + 1
-
-
-def _array(value: ArrayLike) -> np.ndarray:
-    """Lists, numpy arrays and torch tensors alike; wide floats become float32, which is what models train in."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
-    array = np.asarray(value)
-    return array.astype(np.float32) if array.dtype.kind == "f" and array.dtype != np.float32 else array
 
 
 def _labels(y: np.ndarray, classes: int | None, who: str) -> np.ndarray:

@@ -25,6 +25,7 @@ class Scale:
     as_is: bool = False
 
     def check(self, name: str) -> None:
+        """Refuse a scale that is given in no way, or in two."""
         ways = [self.range is not None, self.mean is not None or self.std is not None, self.as_is]
         if sum(ways) != 1:
             raise BadInput(
@@ -56,6 +57,7 @@ class Scale:
         return values
 
     def to_json(self) -> dict[str, object]:
+        """The scale as a schema file states it."""
         if self.range is not None:
             return {"range": list(self.range)}
         return {"as_is": True} if self.as_is else {"mean": self.mean, "std": self.std}
@@ -112,6 +114,7 @@ class Feature:
         return np.concatenate([made, gone[:, None]], axis=1) if self.missing == "flag" else made
 
     def to_json(self) -> dict[str, object]:
+        """The column as a schema file states it."""
         said: dict[str, object] = {"values": list(self.values)} if self.values else self.scale.to_json()
         return said if self.missing == "refuse" else said | {"missing": self.missing}
 

@@ -49,11 +49,13 @@ class Normalise:
         return np.where(np.isnan(out), np.float32(0), out) if self.fill else out
 
     def to_json(self) -> dict:
+        """The steps as plain data, for fingerprints and for the wire."""
         said = {"scale": self.scale, "mean": list(self.mean), "std": list(self.std), "tokens": self.tokens}
         return said | {"fill": True} if self.fill else said
 
     @classmethod
     def from_json(cls, fields: dict) -> Normalise:
+        """The steps that `to_json` described."""
         mean, std = tuple(fields["mean"]), tuple(fields["std"])
         return cls(float(fields["scale"]), mean, std, bool(fields["tokens"]), bool(fields.get("fill", False)))
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sordino.data.arrays import as_single
 from sordino.errors import BadInput
 
 Fields = dict[str, np.ndarray]
@@ -54,15 +55,15 @@ def _example(item: object, label: str, where: str) -> tuple[Fields, np.ndarray]:
             raise BadInput(
                 f"the examples of {where} have no {label!r}: name one of {', '.join(map(str, item))} as label."
             )
-        others = {str(key): _array(value) for key, value in item.items() if key != label}
+        others = {str(key): _own(value) for key, value in item.items() if key != label}
         for name, value in others.items():
             if value.dtype.kind not in "fiub":
                 raise BadInput(
                     f"the field {name!r} of {where} is no number: turn it into numbers (tokens) first, or take it out."
                 )
-        return others, _array(item[label])
+        return others, _own(item[label])
     if isinstance(item, (tuple, list)) and len(item) == 2:
-        return {"x": _array(item[0])}, _array(item[1])
+        return {"x": _own(item[0])}, _own(item[1])
     raise BadInput(f"the examples of {where} are neither pairs (x, y) nor dictionaries with a {label!r}.")
 
 
@@ -78,9 +79,6 @@ def _joined(arrays: Fields, where: str) -> np.ndarray | Fields:
     return arrays
 
 
-def _array(value: object) -> np.ndarray:
-    """Numbers, arrays, tensors and pictures alike; wide floats as float32."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
-    array = np.asarray(value)
-    return array.astype(np.float32) if array.dtype.kind == "f" else array
+def _own(value: object) -> np.ndarray:
+    """A copy: a data set may fill the same buffer for one example after the other."""
+    return np.array(as_single(value))

@@ -46,6 +46,7 @@ class Seen:
     advice: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
+        """What `sordino data check --json` prints."""
         return {
             "clients": {name: rows for name, rows in self.clients},
             "columns": list(self.columns),
@@ -57,6 +58,7 @@ class Seen:
         }
 
     def text(self) -> str:
+        """What a terminal shows: clients, columns, classes and problems."""
         rows = [count for _, count in self.clients]
         each = f"{min(rows):,} to {max(rows):,} examples each" if rows else ""
         lines = [f"Clients    {len(rows):,}: {each}, {sum(rows):,} in all"]

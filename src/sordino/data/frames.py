@@ -13,7 +13,7 @@ from sordino.errors import BadInput
 
 
 class Column(Protocol):
-    """A column of a data frame, of whichever library."""
+    """A column of a data frame, of pandas, polars or another library."""
 
     def to_numpy(self) -> np.ndarray: ...
 

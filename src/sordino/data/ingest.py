@@ -80,6 +80,7 @@ def is_file(test: str | None) -> bool:
 
 
 def read_npz(file: Path) -> Pair:
+    """The arrays x and y of a file, or a refusal that says what it holds instead."""
     try:
         with np.load(file, allow_pickle=False) as arrays:
             if not {"x", "y"} <= set(arrays.files):

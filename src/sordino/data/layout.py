@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sordino.data.arrays import as_numpy
 from sordino.errors import BadInput
 from sordino.plain import Json
 
@@ -29,6 +30,7 @@ class Field:
 
     @property
     def size(self) -> int:
+        """How many numbers of a row this array takes."""
         return math.prod(self.shape)
 
 
@@ -41,14 +43,17 @@ class Layout:
 
     @property
     def tokens(self) -> bool:
+        """Whether every array holds whole numbers."""
         return all(field.whole for field in self.fields)
 
     def to_json(self) -> Json:
+        """The layout as plain data, for a run's own record."""
         fields = [{"name": f.name, "shape": list(f.shape), "whole": f.whole} for f in self.fields]
         return {"named": self.named, "fields": fields}
 
     @classmethod
     def from_json(cls, plain: Json) -> Layout:
+        """The layout that `to_json` described."""
         fields = (Field(str(f["name"]), tuple(f["shape"]), bool(f["whole"])) for f in plain["fields"])
         return cls(tuple(fields), bool(plain["named"]))
 
@@ -66,7 +71,7 @@ def pack(x: Parts, who: str) -> tuple[np.ndarray, Layout]:
     """[examples, all numbers of one], and how to take it apart. Integers alone stay integers; beside floats they are floats."""
     named = isinstance(x, Mapping)
     pairs = x.items() if isinstance(x, Mapping) else ((str(k), part) for k, part in enumerate(x))
-    arrays = {str(name): _array(part) for name, part in pairs}
+    arrays = {str(name): as_numpy(part) for name, part in pairs}
     if not arrays:
         raise BadInput(f"the examples of {who} have no fields: give at least one.")
     lengths = {len(array) if array.ndim else -1 for array in arrays.values()}
@@ -84,9 +89,3 @@ def pack(x: Parts, who: str) -> tuple[np.ndarray, Layout]:
                 f"the field {field.name!r} of {who} has numbers of {_EXACT:,} and more beside floats: number them anew."
             )
     return np.concatenate([a.reshape(len(a), -1).astype(kind) for a in arrays.values()], axis=1), layout
-
-
-def _array(part: object) -> np.ndarray:
-    if hasattr(part, "detach"):
-        part = part.detach().cpu().numpy()
-    return np.asarray(part)

@@ -51,6 +51,7 @@ class Package:
         return [sys.executable, "-m", "pip", "download", *options]
 
     def to_json(self) -> dict:
+        """Where a set came from, as its folder notes it."""
         return {"client": self.client, "name": self.name, "version": self.version, "sha256": self.sha256}
 
 

@@ -199,6 +199,7 @@ def _stream(seed: int) -> np.random.Generator:
 
 
 def stream_for(seed: int, purpose: str) -> np.random.Generator:
+    """The chance that deals out records: it follows from the partition's seed alone."""
     from sordino.privacy.randomness import stream
 
     return stream(seed, 0, -1, purpose)

@@ -61,6 +61,7 @@ class Schema:
 
     @property
     def inputs(self) -> tuple[str, ...]:
+        """The names of a model's inputs: a column of words is one input for each word."""
         return tuple(name for feature in self.features for name in feature.inputs)
 
     @property
@@ -167,6 +168,7 @@ class Schema:
     # ---- plain data ------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, object]:
+        """The schema as a schema.toml states it."""
         made: dict[str, object] = {
             "task": self.task,
             "label": self.labels[0] if len(self.labels) == 1 else list(self.labels),

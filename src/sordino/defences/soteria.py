@@ -45,6 +45,7 @@ class Soteria:
         whole(soteria_records=self.records)
 
     def check(self, model: nn.Module, x: Tensor) -> None:
+        """Refuse a model without an inner dense layer, or input that cannot be differentiated by."""
         from sordino.gradients.sensitivity import first_inner_dense
 
         if not x.dtype.is_floating_point:
@@ -71,6 +72,7 @@ class Soteria:
         return kept.numpy()
 
     def scores(self, model: nn.Module, layer: str, x: Tensor) -> np.ndarray:
+        """How much each feature of the layer depends on the record, relative to its own size."""
         from sordino.gradients.sensitivity import sensitivities
 
         slopes, r = sensitivities(model, layer, x)

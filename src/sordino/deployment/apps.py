@@ -1,6 +1,6 @@
 """Flower's two apps, both thin: the client app relays to the resident holder, the server app runs a plan.
 
-Under `sordino join` and `sordino serve` these very objects run inside Flower's processes; under `flwr run` Flower loads
+Under `sordino join` and `sordino serve` these objects run inside Flower's processes; under `flwr run` Flower loads
 them from an app folder (see `bundle`). They are made when they are first asked for: `client_app` and `server_app`.
 """
 

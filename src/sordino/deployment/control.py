@@ -1,6 +1,6 @@
 """A SuperLink of our own, from the server's side: start it, admit nodes, open a run, and talk to nodes through its grid.
 
-The run's server app is this very process: it takes its task from the SuperLink as an executor would. When the SuperLink
+The run's server app is this process itself: it takes its task from the SuperLink as an executor would. When the SuperLink
 dies it is started again and the nodes are admitted again; nothing that matters lives in it.
 """
 
@@ -100,9 +100,11 @@ class Link:
         self._begin()
 
     def alive(self) -> bool:
+        """Whether the process of the node still runs."""
         return self._process is not None and self._process.poll() is None
 
     def close(self) -> None:
+        """End the node's process and its connection."""
         if self._beat is not None:
             self._beat.stop()
         if self.grid is not None:

@@ -1,4 +1,4 @@
-"""A run across machines, from the first greeting to the statement; all of the round is `federation.round`'s."""
+"""A run across machines, from the first greeting to the statement; a round is the same as on one machine (`schemes.round`)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def federate(
         if plan.model == "auto":
             tokens = facts.normalise is not None and facts.normalise.tokens
             told = recipes.PublicFacts(sum(facts.sizes), facts.clients, facts.shape, facts.classes, tokens)
-            plan = plan.replace(model=str(recipes.model_for(told, plan.epsilon if plan.private else None).value))
+            plan = plan.replace(model=str(recipes.model_for(told, plan.epsilon).value))
         kept = {"run": post.run, "facts": facts.to_json(), "plan": plan.to_json(), "names": post.names}
         out.mkdir(parents=True, exist_ok=True)
         if (out / "ledger.jsonl").exists():

@@ -90,11 +90,13 @@ class Joined:
             self._keeper.start()
 
     def wait(self) -> None:
+        """Take part until somebody stops it."""
         while not self.stop.wait(0.2):
             pass
         self.close()
 
     def close(self) -> None:
+        """Leave: no further request is answered."""
         self.stop.set()
         if self._keeper.ident is not None:
             self._keeper.join()

@@ -32,7 +32,7 @@ class FleetOnly:
 
             caller = (scope.get("client") or ("unknown", 0))[0]
             path = scope["path"]
-            # Where it listens at one address only, this machine calls from that very address.
+            # Where it listens at one address only, this machine calls from the same address.
             own = (scope.get("server") or (None, 0))[0]
             if caller not in (*HERE, own) and not (path == HEALTH or path.startswith(FLEET)):
                 log.warning("refused %s to %s", path, caller)

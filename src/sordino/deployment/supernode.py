@@ -34,9 +34,11 @@ class Pace:
         self._quiet_since = time.monotonic()
 
     def busy(self) -> None:
+        """Note that there was work just now."""
         self._quiet_since = time.monotonic()
 
     def sleep(self, seconds: float) -> None:
+        """Wait for the next look: shortly after work, longer the longer nothing came."""
         if seconds < 1:  # waits for a reply that is being made on this machine
             time.sleep(min(seconds, 0.02))
             return
@@ -159,6 +161,7 @@ class Heartbeat(threading.Thread):
                 log.warning("a heartbeat was not heard: %s", type(error).__name__)
 
     def stop(self) -> None:
+        """End the thread and wait for it."""
         self._over.set()
         self.join()
 

@@ -56,18 +56,18 @@ class EngineOptions:
         at_least(0, workers=self.workers, evaluate_every=self.evaluate_every, keep_models=self.keep_models)
         whole(checkpoint_every=self.checkpoint_every, patience=self.patience)
 
-    def evaluates(self, round: int, rounds: int) -> bool:
+    def evaluates(self, t: int, rounds: int) -> bool:
         """Whether accuracy is measured after this round."""
         every = self.evaluate_every or max(1, rounds // 20)
-        return round % every == 0 or round == rounds
+        return t % every == 0 or t == rounds
 
-    def checkpoints(self, round: int, rounds: int) -> bool:
+    def checkpoints(self, t: int, rounds: int) -> bool:
         """Whether a checkpoint is saved after this round."""
-        return round % self.checkpoint_every == 0 or round == rounds
+        return t % self.checkpoint_every == 0 or t == rounds
 
-    def keeps(self, round: int) -> bool:
+    def keeps(self, t: int) -> bool:
         """Whether the model of this round is kept."""
-        return self.keep_models > 0 and round % self.keep_models == 0
+        return self.keep_models > 0 and t % self.keep_models == 0
 
     @property
     def count(self) -> int:

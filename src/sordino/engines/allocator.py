@@ -1,8 +1,8 @@
 """Keep freed memory in the process: training frees and allocates the same activations in every step.
 
 By default glibc hands large blocks back to the kernel and gets them again, zeroed, page by page; that costs a tenth of a
-training step. Only processes that end with the run are tuned: workers, and `sordino train` itself. RemoteWork than on
-glibc nothing happens.
+training step. Only processes that end with the run are tuned: workers, and `sordino train` itself. On another
+C library nothing happens.
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ class Spread:
         return cls(len(each), float(each.mean()), float(each.std()), float(each.min()), tenth, min(sizes))
 
     def to_json(self) -> dict[str, float]:
+        """Each figure by its name, as fairness.json holds it."""
         return asdict(self)
 
 

@@ -112,7 +112,7 @@ class Workers:
             self._processes[rank].join(1)
             code = self._processes[rank].exitcode
             raise ClientFailed(
-                f"worker {rank} died (exit code {code}), most likely for want of memory; use fewer workers, or a smaller batch."
+                f"worker {rank} died (exit code {code}), most likely because memory ran out; use fewer workers, or a smaller batch."
             ) from None
 
     def close(self) -> None:

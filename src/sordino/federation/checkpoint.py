@@ -73,7 +73,7 @@ def load(folder: Path) -> Checkpoint | None:
 
 
 def keep(folder: Path, model: TrainState) -> None:
-    """Put the released model of this round aside: the vector in the order of `clients.flat`."""
+    """Put the released model of this round aside: the vector in the order of `gradients.flat`."""
     from safetensors.numpy import save as to_bytes
 
     folder.mkdir(exist_ok=True)

@@ -8,7 +8,7 @@ statement.json/.txt  what is proven
 report.html          the same for people
 checkpoint/          to go on from
 checkpoint/personal/ what clients keep for themselves, in a simulation: private, readable by its owner alone
-fairness.json        accuracy over the clients' public test splits, if there are such
+fairness.json        accuracy on each client's public test split, if there are such splits
 models/              the released models of some rounds, if they were to be kept
 """
 
@@ -46,6 +46,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: str | Path | None, plan: Plan) -> RunFolder:
+        """A new run folder with its plan in it, under `runs/` if no path is given."""
         made = cls(path) if path is not None else cls(claim(plan))
         with told_when_full(made.path):
             made.checkpoint.mkdir(parents=True, exist_ok=True)
@@ -77,6 +78,7 @@ class RunFolder:
             raise BadInput(f"another run is writing into {self.path} now; give another folder (--out).") from None
 
     def write(self, name: str, text: str) -> Path:
+        """Put a whole file into place. It is on disk when this returns."""
         write_atomically(self.path / name, text.encode(), durable=True)
         return self.path / name
 
@@ -91,11 +93,13 @@ class RunFolder:
         return kept
 
     def add_metrics(self, row: dict[str, object]) -> None:
+        """Append one round's line to metrics.jsonl."""
         assert self._lines is not None
         self._lines.write(json.dumps(row) + "\n")
         self._lines.flush()
 
     def close(self) -> None:
+        """Let go of the files and of the folder's lock."""
         if self._lines is not None:
             self._lines.close()
         if self._lock is not None:
@@ -118,6 +122,7 @@ def read_metrics(path: Path) -> list[Json]:
 
 @contextmanager
 def told_when_full(path: Path) -> Iterator[None]:
+    """Turn a full disk into one sentence about what to do."""
     try:
         yield
     except OSError as error:

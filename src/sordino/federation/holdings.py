@@ -9,8 +9,6 @@ files. When clients are too many to hold, `make` produces a client's data when i
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Self
@@ -22,9 +20,8 @@ from sordino.data.dataset import Normalise
 from sordino.data.layout import Layout
 from sordino.data.schema import CLASSIFICATION, Schema
 from sordino.errors import BadInput
+from sordino.federation import fingerprint
 from sordino.federation.origin import Origin
-
-_HASHED = 4096  # rows at a time
 
 
 class Holdings:
@@ -135,6 +132,7 @@ class Holdings:
 
     @property
     def has_local_tests(self) -> bool:
+        """Whether there is a public test split for each client."""
         return self._local_tests is not None or self._test_rows is not None
 
     @property
@@ -215,14 +213,7 @@ class Holdings:
         """A digest of client k's records; empty where they are made on demand. Private, as `fingerprint` is."""
         if self.offsets is None:
             return ""
-        digest = hashlib.sha256()
-        for array in self.raw(k):
-            digest.update(f"{array.dtype.str}{array.shape}".encode())
-            for start in range(0, len(array), _HASHED):
-                digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
-        if self.held_out is not None:
-            digest.update(self.held_out.fingerprint_of(k).encode())
-        return digest.hexdigest()
+        return fingerprint.of_client(self, k)
 
     def mapped(self, apply: Callable[[np.ndarray], np.ndarray]) -> Self:
         """The same population with other model input: `apply` takes stored rows, and looks at each row by itself.
@@ -253,21 +244,7 @@ class Holdings:
         It is a function of private data, so it stays in the run's own files, salted (`binding`). Records that are made on
         demand are not hashed: only what is declared about them is.
         """
-        facts: list[object] = [self.name, self.clients, self.classes, list(self.input_shape), self._size_fact()]
-        facts.append(None if self.normalise is None else self.normalise.to_json())
-        if self.schema is not None:
-            facts.append(self.schema.to_json())
-        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-        sizes = self.declared_sizes()
-        if isinstance(sizes, np.ndarray):
-            digest.update(np.ascontiguousarray(sizes, dtype="<i8").tobytes())
-        for array in (self.x, self.y):
-            if array is not None:
-                for start in range(0, len(array), _HASHED):
-                    digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
-        if self.held_out is not None:
-            digest.update(self.held_out.fingerprint().encode())
-        return digest.hexdigest()
+        return fingerprint.of_population(self)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -278,7 +255,9 @@ class Holdings:
         how = "it (classes=)" if self.schema is None else "them (a schema, or a public test set)"
         return (f"{what} read from the training labels and is taken to be public; declare {how} to leave this out.",)
 
-    def _size_fact(self) -> int | str | None:
+    @property
+    def size_fact(self) -> int | str | None:
+        """What was declared of the sizes of clients that are made on demand: one number for all, or that each has its own."""
         return "by client" if callable(self._size) else self._size
 
     def __repr__(self) -> str:

@@ -36,4 +36,5 @@ def given(name: str) -> str:
 
 
 def is_given(name: str) -> bool:
+    """Whether data came as Python objects, so that no command can find it again."""
     return name.startswith("<") and name.endswith(">")

@@ -33,29 +33,29 @@ class Draws:
         if plan.secure:
             self._key = int.from_bytes(os.urandom(32), "little") if secret is None else secret
 
-    def cohort(self, round: int) -> np.ndarray:
+    def cohort(self, t: int) -> np.ndarray:
         """The clients of this round, in increasing order."""
-        return _cohort(self.plan, self._key if self.plan.scheme.secret_cohort else self.plan.seed, round)
+        return _cohort(self.plan, self._key if self.plan.scheme.secret_cohort else self.plan.seed, t)
 
-    def records(self, round: int, client: int, count: int, rate: float, purpose: str = "records") -> np.ndarray:
+    def records(self, t: int, client: int, count: int, rate: float, purpose: str = "records") -> np.ndarray:
         """Which of a client's `count` records take part, each by its own coin of this rate."""
-        return np.flatnonzero(stream(self._key, round, client, purpose).random(count) < rate)
+        return np.flatnonzero(stream(self._key, t, client, purpose).random(count) < rate)
 
-    def secret(self, round: int, client: int, purpose: str) -> np.random.Generator:
+    def secret(self, t: int, client: int, purpose: str) -> np.random.Generator:
         """Other draws of a client that must stay its own, such as the directions of a defence."""
-        return stream(self._key, round, client, purpose)
+        return stream(self._key, t, client, purpose)
 
 
-def public_cohort(plan: Plan, round: int) -> np.ndarray:
+def public_cohort(plan: Plan, t: int) -> np.ndarray:
     """The cohort that the plan's seed gives. Everyone can work it out, so no amplification may rest on it."""
-    return _cohort(plan, plan.seed, round)
+    return _cohort(plan, plan.seed, t)
 
 
-def _cohort(plan: Plan, key: int, round: int) -> np.ndarray:
+def _cohort(plan: Plan, key: int, t: int) -> np.ndarray:
     if plan.cohort_size == plan.clients:
         return np.arange(plan.clients)
-    coins = stream(key, round, SERVER, "cohort")
-    turn = plan.scheme.turn(round)
+    coins = stream(key, t, SERVER, "cohort")
+    turn = plan.scheme.turn(t)
     if turn is not None:
         return turn[coins.random(len(turn)) < plan.scheme.turn_rate]
     count = plan.cohort_size if plan.sampling == Sampling.FIXED else int(coins.binomial(plan.clients, rate(plan)))

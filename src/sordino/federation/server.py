@@ -30,6 +30,7 @@ class ServerOptimizer:
     steps: str = "mean"
 
     def init(self, size: int) -> Arrays:
+        """The state before round 1: zeros, as many as the model has weights."""
         if self.kind == "momentum":
             return {"velocity": np.zeros(size, np.float32)}
         if self.kind == "adam":
@@ -62,7 +63,7 @@ class ServerOptimizer:
         return theta + lr * first_hat / root, {"first": first, "second": second, "steps": t}
 
 
-def factor(schedule: str, round: int, rounds: int) -> float:
+def factor(schedule: str, t: int, rounds: int) -> float:
     """What the learning rate is multiplied by in a round (from 1): up in the first rounds, then in a line down towards 0.
 
     >>> [round_ for round_ in (factor("decay", t, 40) for t in (1, 2, 3, 40))]
@@ -71,4 +72,4 @@ def factor(schedule: str, round: int, rounds: int) -> float:
     if schedule == "constant":
         return 1.0
     warm = int(WARM_UP * rounds)
-    return round / warm if round <= warm else (rounds - round + 1) / (rounds - warm)
+    return t / warm if t <= warm else (rounds - t + 1) / (rounds - warm)

@@ -49,4 +49,5 @@ class PublicSizes:
         return self.sizes * self.clients if isinstance(self.sizes, int) else int(self.each.sum())
 
     def distinct(self) -> list[int]:
+        """The different numbers of records that clients hold."""
         return [self.sizes] if isinstance(self.sizes, int) else np.unique(self.each).tolist()

@@ -111,7 +111,7 @@ def _scores(scored: Json, held_out: bool) -> list[str]:
         return [] if held_out else ["Not measured: there was no public test set."]
     said = [f"On {scored['examples']:,} public test examples:", ""]
     for key, name, form in (
-        ("accuracy", "Accuracy", "{:.1%}"), ("majority", "Always naming the commonest class", "{:.1%}"),
+        ("accuracy", "Accuracy", "{:.1%}"), ("majority", "Always naming the most frequent class", "{:.1%}"),
         ("balanced_accuracy", "Balanced accuracy", "{:.1%}"), ("calibration_error", "Calibration error", "{:.3f}"),
         ("rmse", "Root mean square error", "{:.4g}"), ("rmse_of_mean", "Always naming the mean", "{:.4g}"), ("r2", "R2", "{:.3f}"),
     ):  # fmt: skip

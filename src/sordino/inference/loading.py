@@ -70,10 +70,12 @@ class Trained:
 
     @property
     def task(self) -> str:
+        """What the model was trained for: classification, regression or multi-label."""
         return str(self.facts.get("task", CLASSIFICATION))
 
     @property
     def outputs(self) -> tuple[str, ...]:
+        """What each output of the model stands for."""
         return tuple(self.facts["classes"])
 
     @property

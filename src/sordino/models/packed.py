@@ -42,6 +42,7 @@ def scores(out: object) -> Tensor:
 
 
 def packed(model: nn.Module, layout: Layout | None) -> nn.Module:
+    """A model that takes rows of numbers, if its examples are of several arrays; else the model as it is."""
     return model if layout is None else Packed(model, layout)
 
 

@@ -72,28 +72,35 @@ class Table(nn.Module):
 
 
 def std_linear(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """One dense layer over standardised input."""
     return Standardised(Linear(shape, classes), shape)
 
 
 def std_mlp(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """One hidden layer over standardised input."""
     return Standardised(MLP(shape, classes), shape)
 
 
 def std_cnn(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """A small convolutional network over standardised images."""
     return Standardised(Tempered(shape, classes), shape)
 
 
 def std_cnn_1d(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """A small convolutional network over standardised signals."""
     return Standardised(Signal(shape, classes), shape)
 
 
 def table_linear(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """One dense layer over a table's columns."""
     return Table(Linear(shape, classes))
 
 
 def table_mlp(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """One hidden layer over a table's columns."""
     return Table(MLP(shape, classes))
 
 
 def table_wide_deep(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """A dense layer and a small network over a table's columns, added up."""
     return Table(WideDeep(shape, classes))

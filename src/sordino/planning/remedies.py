@@ -30,6 +30,7 @@ class Remedy:
 
     @property
     def reaches(self) -> bool:
+        """Whether the noise that is left then is small enough to learn."""
         return self.left <= PLAUSIBLE * (1 + 1e-6)
 
 

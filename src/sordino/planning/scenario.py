@@ -1,4 +1,4 @@
-"""A setting before there is data, and the noise against the signal in it.
+"""A scenario before there is data, and the noise against the signal in it.
 
 Each contribution to a round is clipped to the bound, so their mean is no longer than the bound, while noise of standard
 deviation z times the bound lies on each of d coordinates of the sum. On the mean of m contributions that is noise of
@@ -51,9 +51,12 @@ class Scenario:
     effective: int | None = None  # parameters that the noise counts as, where rows of features have length 1; None: all
 
     def __post_init__(self) -> None:
-        words = (("unit", Unit), ("observer", Observer), ("sampling", Sampling), ("relation", Relation))
-        for name, kind in words:
-            value = getattr(self, name)
+        for name, kind, value in (
+            ("unit", Unit, self.unit),
+            ("observer", Observer, self.observer),
+            ("sampling", Sampling, self.sampling),
+            ("relation", Relation, self.relation),
+        ):
             if value is not None:
                 errors.one_of(list(kind), **{name: value})
                 object.__setattr__(self, name, kind(value))
@@ -106,6 +109,7 @@ class Scenario:
 
     @property
     def sizes(self) -> PublicSizes:
+        """The public sizes: how many clients, and how many records each."""
         return PublicSizes(self.clients, self.examples)
 
     @property
@@ -121,49 +125,55 @@ class Scenario:
 
 
 @lru_cache(maxsize=512)
-def terms_of(setting: Scenario) -> Terms:
-    return settle(setting.plan, setting.sizes)
+def terms_of(scenario: Scenario) -> Terms:
+    """The terms of the plan, worked out once for each scenario."""
+    return settle(scenario.plan, scenario.sizes)
 
 
-def relation_of(setting: Scenario) -> Relation:
-    return setting.plan.scheme.relation
+def relation_of(scenario: Scenario) -> Relation:
+    """The neighbouring relation that the scheme proves."""
+    return scenario.plan.scheme.relation
 
 
-def schedule(setting: Scenario, multiplier: float) -> events.Event:
+def schedule(scenario: Scenario, multiplier: float) -> events.Event:
     """All that the most exposed unit is exposed to."""
-    return Terms(setting.plan, setting.sizes, multiplier, setting.rounds).total
+    return Terms(scenario.plan, scenario.sizes, multiplier, scenario.rounds).total
 
 
-def releases(setting: Scenario) -> int:
-    return terms_of(setting).exposures * setting.plan.scheme.steps(setting.sizes)
+def releases(scenario: Scenario) -> int:
+    """How many noisy releases the most exposed unit takes part in."""
+    return terms_of(scenario).exposures * scenario.plan.scheme.steps(scenario.sizes)
 
 
-def noise(setting: Scenario) -> tuple[float, accounting.Spent]:
-    terms = terms_of(setting)
+def noise(scenario: Scenario) -> tuple[float, accounting.Spent]:
+    """The multiplier that the budget asks for, and what it costs."""
+    terms = terms_of(scenario)
     return terms.multiplier, terms.spent
 
 
-def contributions(setting: Scenario) -> float:
+def contributions(scenario: Scenario) -> float:
     """How many contributions share the noise of one release."""
-    return setting.plan.scheme.contributions(setting.sizes)
+    return scenario.plan.scheme.contributions(scenario.sizes)
 
 
-def ratio_of(setting: Scenario, multiplier: float) -> float:
-    return multiplier * math.sqrt(setting.dimension) / contributions(setting)
+def ratio_of(scenario: Scenario, multiplier: float) -> float:
+    """The length of the noise beside that of a full sum of clipped contributions."""
+    return multiplier * math.sqrt(scenario.dimension) / contributions(scenario)
 
 
-def left_of(setting: Scenario, multiplier: float) -> float:
+def left_of(scenario: Scenario, multiplier: float) -> float:
     """The noise that is left when the means of all releases are averaged, over the signal."""
-    averaged = math.sqrt(setting.rounds * setting.plan.scheme.steps(setting.sizes))
-    counted = math.sqrt((setting.effective or setting.dimension) / setting.dimension)
-    return ratio_of(setting, multiplier) * counted / averaged / SIGNAL[setting.unit]
+    averaged = math.sqrt(scenario.rounds * scenario.plan.scheme.steps(scenario.sizes))
+    counted = math.sqrt((scenario.effective or scenario.dimension) / scenario.dimension)
+    return ratio_of(scenario, multiplier) * counted / averaged / SIGNAL[scenario.unit]
 
 
-def outcome(setting: Scenario) -> tuple[float, float]:
-    """Multiplier and ratio of another setting."""
-    multiplier, _ = noise(setting)
-    return multiplier, ratio_of(setting, multiplier)
+def outcome(scenario: Scenario) -> tuple[float, float]:
+    """Multiplier and ratio of another scenario."""
+    multiplier, _ = noise(scenario)
+    return multiplier, ratio_of(scenario, multiplier)
 
 
-def left(setting: Scenario) -> float:
-    return left_of(setting, noise(setting)[0])
+def left(scenario: Scenario) -> float:
+    """The noise that is left over the signal, at the multiplier that the budget asks for."""
+    return left_of(scenario, noise(scenario)[0])

@@ -9,7 +9,7 @@
 A multiplier is noise over the bound of one contribution under every relation. What a relation makes of that is said in
 two places, here for dominating pairs and in `rdp` for Renyi costs: add-remove and zero-out move a sum by the bound,
 replace-one by twice the bound. (Libraries differ: dp-accounting doubles by itself in one of its accountants and not in
-the other; `library` knows.)
+the other; `dp_accounting_check` knows.)
 """
 
 from __future__ import annotations
@@ -219,10 +219,11 @@ def _plain(leaves: Mapping[events.Event, int], relation: Relation) -> float | No
 
 def _pairs(leaves: Mapping[events.Event, int], relation: Relation) -> dict[pld.Pair, int] | None:
     """The dominating pair of each kind of round, or None if one has none (or losses beyond the range of doubles)."""
+    t = events.types()
     pairs: Counter[pld.Pair] = Counter()
     for leaf, count in leaves.items():
-        noise = getattr(leaf, "event", leaf)
-        if getattr(noise, "noise_multiplier", math.inf) < _LEAST_FOR_PLD:
+        noise = next(iter(events.parts(leaf)), leaf)
+        if isinstance(noise, (t.GaussianDpEvent, t.LaplaceDpEvent)) and noise.noise_multiplier < _LEAST_FOR_PLD:
             return None
         pair = _pair(leaf, relation)
         if pair is None:

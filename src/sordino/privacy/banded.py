@@ -77,6 +77,7 @@ class Bands:
 
     @property
     def coefficients(self) -> np.ndarray:
+        """The coefficients as floats. They are kept as integers, so that every machine has the same."""
         return np.array(self.steps) / _ONE
 
     @property
@@ -98,9 +99,9 @@ class Bands:
             out[t] = (t == 0) - float(c[1 : back + 1] @ out[t - back : t][::-1])
         return out
 
-    def noise_of_round(self, round: int) -> float:
-        """The deviation of the noise in what round `round` lets out, in multiplier x bound."""
-        return self.norm * float(np.linalg.norm(self.inverse(round)))
+    def noise_of_round(self, t: int) -> float:
+        """The deviation of the noise in what round t lets out, in multiplier x bound."""
+        return self.norm * float(np.linalg.norm(self.inverse(t)))
 
     def noise_of_model(self, rounds: int, momentum: float = 0.0) -> float:
         """The deviation of the noise in the sum of all `rounds` steps, in multiplier x bound; one band: sqrt(rounds) for plain steps."""
@@ -118,29 +119,29 @@ class CorrelatedNoise:
         self._settled: tuple[Bound, FixedPoint, float, int] | None = None
 
     def gaussian(
-        self, total: Private[Sum], bound: Bound, multiplier: float, round: int, source: Source
+        self, total: Private[Sum], bound: Bound, multiplier: float, t: int, source: Source
     ) -> tuple[Released[np.ndarray], events.Event]:
-        """The sum of round `round`, which must be the next one, with its noise; event gaussian(multiplier) for every client whose turn it is."""
+        """The sum of round t, which must be the next one, with its noise; event gaussian(multiplier) for every client whose turn it is."""
         value = _stamped(total, bound)
-        noise = self.advance(round, value.codes.size, value.grid, bound, multiplier, source)
+        noise = self.advance(t, value.codes.size, value.grid, bound, multiplier, source)
         how = f"Gaussian noise in {len(self.bands)} bands, multiplier {multiplier:g}, bound {bound.size:g}"
         return Released(value.grid.decode(value.codes + noise), how), events.gaussian(multiplier)
 
-    def skip(self, total: Private[Sum], bound: Bound, multiplier: float, round: int, source: Source) -> None:
+    def skip(self, total: Private[Sum], bound: Bound, multiplier: float, t: int, source: Source) -> None:
         """Draw the noise of a round whose sum leaves nowhere, or left before: later rounds take it back. Of `total` the shape alone is used."""
         value = _stamped(total, bound)
-        self.advance(round, value.codes.size, value.grid, bound, multiplier, source)
+        self.advance(t, value.codes.size, value.grid, bound, multiplier, source)
 
     def advance(
-        self, round: int, length: int, grid: FixedPoint, bound: Bound, multiplier: float, source: Source
+        self, t: int, length: int, grid: FixedPoint, bound: Bound, multiplier: float, source: Source
     ) -> np.ndarray:
-        """w of round `round`. Noise that later rounds take back must be that of the same bound, grid and multiplier throughout."""
+        """w of round t. Noise that later rounds take back must be that of the same bound, grid and multiplier throughout."""
         _noisy(multiplier)
         if not isinstance(bound, Flat) or not bound.honest:
             raise NotPrivate("Noise that is correlated over rounds is proven for one bound on the whole contribution.")
-        if round != self.round + 1:
+        if t != self.round + 1:
             raise NotPrivate(
-                f"The noise of round {round} was asked for after that of round {self.round}: correlated noise is drawn once, in order."
+                f"The noise of round {t} was asked for after that of round {self.round}: correlated noise is drawn once, in order."
             )
         settled = (bound, grid, multiplier, length)
         if self._settled not in (None, settled):
@@ -152,6 +153,6 @@ class CorrelatedNoise:
         for a, past in zip(self.bands.steps[1:], self._past):
             left -= a * past
         w = (left + _ONE // 2) >> BITS
-        self._settled, self.round = settled, round
+        self._settled, self.round = settled, t
         self._past.appendleft(w)
         return w

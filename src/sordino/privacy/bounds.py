@@ -10,27 +10,21 @@ times the bound, whatever the relation. Accounting charges replace-one for its d
     Coordinates  w = (v - a)/b clipped to length 1      Pichapati et al. 2019 (AdaCliP), section 4
     L1           v min(1, C/|v|_1)                      for Laplace noise
 
-Clipping is exact: as computed in double precision, and after truncation to a fixed-point grid, no norm exceeds its
-bound. To that end the target is shorter than the bound by one part in 2^40. A contribution that is not finite, or whose
-norm is not, counts as zero.
+Clipping is exact (`clipping`): no norm exceeds its bound, as computed. A contribution that is not finite counts as zero.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
 from sordino.errors import BadInput, positive, whole
+from sordino.privacy.clipping import flat_factors, flat_vector, in_double, shrink
 from sordino.privacy.vocabulary import Relation
-
-_HAIR = 1 - 2.0**-40  # covers the rounding of a pairwise sum of squares of any length
-_HAIR_SINGLE = 1 - 2.0**-14  # norms that arrive in single precision are trusted to this much
-_SMALLEST = np.finfo(np.float64).tiny
 
 
 class Bound(ABC):
@@ -87,10 +81,10 @@ class Flat(Bound):
         return self.bound
 
     def clip(self, v: np.ndarray) -> np.ndarray:
-        return _shrink(v, lambda norm: _flat_factors(norm, self.bound))
+        return shrink(v, lambda norm: flat_factors(norm, self.bound))
 
     def factors(self, norms: np.ndarray) -> np.ndarray:
-        return _flat_factors(norms, self.bound)
+        return flat_factors(norms, self.bound)
 
     def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "bound": self.bound}
@@ -112,10 +106,10 @@ class Automatic(Bound):
         return self.bound
 
     def clip(self, v: np.ndarray) -> np.ndarray:
-        return _shrink(v, self.factors)
+        return shrink(v, self.factors)
 
     def factors(self, norms: np.ndarray) -> np.ndarray:
-        norms, hair = _norms(norms)
+        norms, hair = in_double(norms)
         with np.errstate(invalid="ignore"):
             return np.where(np.isfinite(norms), hair * self.bound / (norms + self.gamma), 0.0)
 
@@ -146,7 +140,7 @@ class Grouped(Bound):
         return math.hypot(*self.bounds)
 
     def clip(self, v: np.ndarray) -> np.ndarray:
-        v = _flat(v, sum(self.sizes))
+        v = flat_vector(v, sum(self.sizes))
         if not np.isfinite(v).all():
             return np.zeros_like(v)
         parts = np.split(v, np.cumsum(self.sizes)[:-1])
@@ -156,7 +150,7 @@ class Grouped(Bound):
         """From norms of shape [units, groups]. A unit with one norm that is not finite counts as zero in all groups."""
         if np.ndim(norms) < 1 or np.shape(norms)[-1] != len(self.bounds):
             raise BadInput(f"Grouped clipping needs {len(self.bounds)} norms per unit, not shape {np.shape(norms)}.")
-        factors = _flat_factors(norms, np.array(self.bounds))
+        factors = flat_factors(norms, np.array(self.bounds))
         return factors * np.isfinite(norms).all(axis=-1, keepdims=True)
 
     def std(self, multiplier: float) -> np.ndarray:
@@ -203,7 +197,7 @@ class Coordinates(Bound):
 
     def clip(self, v: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):
-            w = (_flat(v, self.mean.size) - self.mean) / self.scale
+            w = (flat_vector(v, self.mean.size) - self.mean) / self.scale
         return Flat(1.0).clip(w)
 
     def factors(self, norms: np.ndarray) -> np.ndarray:
@@ -240,11 +234,11 @@ class L1(Bound):
         return self.bound
 
     def clip(self, v: np.ndarray) -> np.ndarray:
-        return _shrink(v, self.factors, order=1)
+        return shrink(v, self.factors, order=1)
 
     def factors(self, norms: np.ndarray) -> np.ndarray:
         """From L1 norms."""
-        return _flat_factors(norms, self.bound)
+        return flat_factors(norms, self.bound)
 
     def scale(self, multiplier: float) -> float:
         """The scale b of the Laplace noise."""
@@ -278,43 +272,6 @@ def _kinds(family: type[Bound]) -> dict[str, type[Bound]]:
             found[made.kind] = made
         found |= _kinds(made)
     return found
-
-
-def _flat_factors(norms: np.ndarray, bound: float | np.ndarray) -> np.ndarray:
-    norms, hair = _norms(norms)
-    target = bound * hair
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        factors = np.where(norms > target, target / norms, 1.0)
-    # A factor below the normal doubles may have been rounded up by much; it is as good as zero.
-    return np.where(np.isfinite(norms) & (factors >= _SMALLEST), factors, 0.0)
-
-
-def _norms(norms: np.ndarray) -> tuple[np.ndarray, float]:
-    """In double precision, with the slack that the precision they arrived in asks for."""
-    norms = np.asarray(norms)
-    hair = _HAIR if norms.dtype.kind != "f" or norms.dtype.itemsize >= 8 else _HAIR_SINGLE
-    return norms.astype(np.float64), hair
-
-
-def _shrink(v: np.ndarray, factors: Callable[[np.ndarray], np.ndarray], order: int = 2) -> np.ndarray:
-    """v times factors(|v|). Where squares would leave the range of doubles the norm is measured rescaled."""
-    v = _flat(v)
-    largest = float(max(v.max(), -v.min())) if v.size else 0.0
-    if not math.isfinite(largest) or largest == 0.0:
-        return np.zeros_like(v)
-    unit = 1.0 if 1e-100 < largest < 1e100 else math.ldexp(1.0, math.frexp(largest)[1] - 1)
-    # numpy adds pairwise, so that the error of the sum grows with log(d) only.
-    scaled = v if unit == 1.0 else v / unit
-    length = math.sqrt(np.sum(np.square(scaled))) if order == 2 else float(np.sum(np.abs(scaled)))
-    return v * factors(cast(np.ndarray, np.float64(length * unit)))  # a length beyond the doubles is infinite: factor 0
-
-
-def _flat(v: np.ndarray, length: int | None = None) -> np.ndarray:
-    v = np.asarray(v, dtype=np.float64)
-    if v.ndim != 1 or (length is not None and v.size != length):
-        wanted = "" if length is None else f" of {length} coordinates"
-        raise BadInput(f"A flat vector{wanted} is needed, not one of shape {v.shape}.")
-    return v
 
 
 def _number(bound: Bound, name: str) -> float:

@@ -84,6 +84,7 @@ class DataAccount:
         self.path = Path(path)
 
     def total(self) -> Total:
+        """What all entered runs have cost together."""
         if not self.path.exists():
             return Total()
         with self._opened() as book:

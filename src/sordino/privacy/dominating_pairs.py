@@ -120,6 +120,7 @@ class SampledGaussian:
 
     @property
     def symmetric(self) -> bool:
+        """Whether both directions have the same loss: without sampling they do."""
         return self.rate == 1
 
     @property

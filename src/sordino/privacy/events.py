@@ -6,7 +6,7 @@ of it is for the accountants to say.
 
 The events are dp-accounting's own classes, but importing that package costs a second, nearly all of it for scipy
 modules that describing an event does not need. So the one small file that defines the classes is loaded by itself,
-under its own name; if the whole package is imported later, it finds these very classes in place.
+under its own name; if the whole package is imported later, it finds the same classes in place.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent as Event
 else:
     Event = object  # signatures can name it without the import
+
+_WITHOUT_NOISE = "a value was released without noise"
 
 
 @cache
@@ -150,16 +152,29 @@ def nonprivate(reason: str) -> Event:
     return _nonprivate_class()(reason)
 
 
+def parts(event: Event) -> list[Event]:
+    """The events that `event` samples from, repeats or puts together; none if it is a release by itself."""
+    together, one = (
+        getattr(event, "events", None),
+        getattr(event, "event", None),
+    )  # of dp-accounting's classes, all of them
+    return list(together) if together else [] if one is None else [one]
+
+
+def _reason(event: Event) -> str:
+    return getattr(event, "reason", "") or _WITHOUT_NOISE  # dp-accounting's own class has none
+
+
 def reasons(event: Event) -> list[str]:
     """Why `event` is not private: the reasons of every non-private part, each once, in order."""
     t = types()
     found: list[str] = []
     if isinstance(event, t.NonPrivateDpEvent):
-        found.append(getattr(event, "reason", "") or "a value was released without noise")
+        found.append(_reason(event))
     elif isinstance(event, (t.GaussianDpEvent, t.LaplaceDpEvent)) and event.noise_multiplier == 0:
-        found.append("a value was released without noise")
-    for inner in getattr(event, "events", None) or [e for e in [getattr(event, "event", None)] if e is not None]:
-        found.extend(reasons(inner))
+        found.append(_WITHOUT_NOISE)
+    for part in parts(event):
+        found.extend(reasons(part))
     return list(dict.fromkeys(found))
 
 
@@ -201,7 +216,7 @@ def _checked_count(count: int) -> int:
 def to_json(event: Event) -> dict[str, object]:
     """`event` as plain data with a fixed order of keys, fit to be hashed and to be read by people."""
     if isinstance(event, types().NonPrivateDpEvent):
-        return {"kind": "nonprivate", "reason": getattr(event, "reason", "") or "a value was released without noise"}
+        return {"kind": "nonprivate", "reason": _reason(event)}
     for kind, (name, fields) in _FORM.items():
         if type(event).__name__ == name:
             row: dict[str, object] = {"kind": kind}

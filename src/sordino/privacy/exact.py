@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, cast
 
 from sordino.errors import BadInput, between, positive, rate, whole
-from sordino.privacy.events import Event
+from sordino.privacy.events import Event, parts, reasons
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event
@@ -30,6 +30,7 @@ def from_float(value: float) -> int:
 
 
 def to_float(exact: int) -> float:
+    """The nearest float; infinite where none is large enough."""
     try:
         return exact / ONE
     except OverflowError:
@@ -37,11 +38,13 @@ def to_float(exact: int) -> float:
 
 
 def pack(exact: int) -> str:
+    """The number as text that `unpack` reads without loss."""
     shift = (exact & -exact).bit_length() - 1 if exact else 0
     return f"{exact >> shift:x}p{shift - _BITS}"
 
 
 def unpack(text: str) -> int:
+    """The number that `pack` wrote."""
     mantissa, _, power = text.partition("p")
     try:
         return int(mantissa, 16) << (int(power) + _BITS)
@@ -62,7 +65,7 @@ def no_costlier(asked: Event, settled: Event) -> bool:
         more, least = (cast("Noise", event).noise_multiplier for event in (asked, settled))
         return math.isfinite(more) and more >= least
     if name == "ComposedDpEvent":
-        these, those = _parts(asked), _parts(settled)
+        these, those = parts(asked), parts(settled)
         return len(these) == len(those) and all(map(no_costlier, these, those))
     same = _WRAPPERS.get(name)
     if same is not None:
@@ -102,18 +105,9 @@ _WRAPPERS = {
 }
 
 
-def _parts(event: Event) -> list[Event]:
-    if type(event).__name__ == "ComposedDpEvent":
-        return list(cast("dp_event.ComposedDpEvent", event).events)
-    inner = getattr(event, "event", None)
-    return [] if inner is None else [inner]
-
-
 def not_private(event: Event) -> bool:
     """Whether anything in `event` is released as it is."""
-    from sordino.privacy import events
-
-    return bool(events.reasons(event))
+    return bool(reasons(event))
 
 
 def check(event: Event) -> None:
@@ -124,7 +118,7 @@ def check(event: Event) -> None:
         rate(rate=probability)
     if (count := getattr(event, "count", None)) is not None:
         whole(1, count=count)
-    for part in _parts(event):
+    for part in parts(event):
         check(part)
 
 
@@ -136,7 +130,7 @@ def inverse_square(event: Event) -> Fraction:
     if name == "NoOpDpEvent":
         return Fraction(0)
     if name == "ComposedDpEvent":
-        return sum(map(inverse_square, _parts(event)), Fraction(0))
+        return sum(map(inverse_square, parts(event)), Fraction(0))
     if name == "SelfComposedDpEvent":
         repeated = cast("dp_event.SelfComposedDpEvent", event)
         return repeated.count * inverse_square(repeated.event)
@@ -150,7 +144,7 @@ def inverse_square(event: Event) -> Fraction:
 def say(event: Event) -> str:
     """An event in a few words."""
     name = type(event).__name__.removesuffix("DpEvent")
-    inner = ", ".join(map(say, _parts(event)[:3])) + (", ..." if len(_parts(event)) > 3 else "")
+    inner = ", ".join(map(say, parts(event)[:3])) + (", ..." if len(parts(event)) > 3 else "")
     match name:
         case "Gaussian" | "Laplace":
             return f"{name} noise of multiplier {cast('Noise', event).noise_multiplier:g}"

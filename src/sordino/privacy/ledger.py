@@ -20,11 +20,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sordino.errors import BadInput, SordinoError, whole
 from sordino.privacy import events
@@ -33,36 +32,10 @@ from sordino.privacy.client_budgets import ClientBudgets
 from sordino.privacy.events import Event
 from sordino.privacy.filter import Filter
 from sordino.privacy.filter import from_json as filter_from_json
+from sordino.privacy.grant import Grant, Grants
 from sordino.privacy.ledger_chain import Chain
 from sordino.privacy.ledger_format import Head, Row
 from sordino.privacy.vocabulary import Observer, Relation, Unit
-
-_PARSED = 4096  # distinct events that are kept parsed
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """Leave to make one release. `attempt` counts the times that this step of this round was charged."""
-
-    seq: int
-    round: int
-    step: int
-    attempt: int
-    event: Event
-    reused: bool = False  # handed out again to a seeded simulation, without a new charge
-    recovered: bool = False  # read from a torn line
-    _clients: lines.PackedIds | None = field(default=None, repr=False)
-    _costs: lines.PackedCosts | float | None = field(default=None, repr=False)
-
-    @property
-    def clients(self) -> NDArray[np.int64] | None:
-        """The cohort, in ascending order, if it was recorded."""
-        return None if self._clients is None else lines.unpack_ids(self._clients)
-
-    @property
-    def costs(self) -> float | NDArray[np.float64] | None:
-        """What the clients were charged: one number for all, or one each in the order of `clients`."""
-        return None if self._costs is None else lines.unpack_costs(self._costs)
 
 
 class Ledger:
@@ -70,11 +43,7 @@ class Ledger:
 
     def __init__(self, chain: Chain, spending: ClientBudgets | None = None) -> None:
         self._chain = chain
-        self._parsed: dict[str, Event] = {}
-        self._grants: list[Grant] = []
-        self._latest: dict[tuple[int, int], Grant] = {}
-        self._rounds: set[int] = set()
-        self._lost: set[int] = set()
+        self._book = Grants()
         self._replay(spending)
 
     # --- opening ------------------------------------------------------------------------------------------------------
@@ -163,25 +132,25 @@ class Ledger:
     @property
     def grants(self) -> tuple[Grant, ...]:
         """Everything that was charged, in order."""
-        return tuple(self._grants)
+        return tuple(self._book.all)
 
     def __iter__(self) -> Iterator[Grant]:
-        return iter(self._grants)
+        return iter(self._book.all)
 
     @property
     def last(self) -> Grant | None:
         """The latest grant; None before the first."""
-        return self._grants[-1] if self._grants else None
+        return self._book.all[-1] if self._book.all else None
 
     @property
     def rounds(self) -> int:
         """How many different rounds were granted."""
-        return len(self._rounds)
+        return len(self._book.rounds)
 
     @property
     def lost(self) -> int:
         """How many granted rounds were given up."""
-        return len(self._lost)
+        return len(self._book.lost)
 
     @property
     def head(self) -> Head:
@@ -194,10 +163,10 @@ class Ledger:
 
     def granted(self, round: int, step: int = 0) -> Grant | None:
         """The latest grant of this step of this round."""
-        return self._latest.get((round, step))
+        return self._book.latest.get((round, step))
 
     def __repr__(self) -> str:
-        return f"Ledger({str(self.path)!r}, {len(self._grants)} grants, {self.filter!r})"
+        return f"Ledger({str(self.path)!r}, {len(self._book.all)} grants, {self.filter!r})"
 
     # --- granting -----------------------------------------------------------------------------------------------------
 
@@ -215,7 +184,7 @@ class Ledger:
         its entry of `costs` (default: the cost of `event`). `step` tells apart several requests of one round.
         """
         whole(0, round=round, step=step)
-        if (round, step) in self._latest:
+        if (round, step) in self._book.latest:
             raise BadInput(f"Round {round} (step {step}) was granted before; use resume to run it again after a crash.")
         return self._grant(event, round, step, 1, clients, costs)
 
@@ -234,10 +203,10 @@ class Ledger:
         event, and the same cohort unless another is given: that is for callers who also draw their sample anew.
         `event`, if given, is what the caller is about to release: where it is not what was granted, resuming is refused.
         """
-        standing = self._latest.get((round, step))
+        standing = self._book.latest.get((round, step))
         if standing is None:
             return None
-        if event is not None and self._event(events.to_json(event)) != standing.event:
+        if event is not None and self._book.event(events.to_json(event)) != standing.event:
             raise BadInput(f"Round {round} (step {step}) was granted for another release; resume its own plan.")
         if secure:
             if clients is None:
@@ -248,18 +217,18 @@ class Ledger:
 
     def forfeit(self, round: int) -> None:
         """Note that a granted round will not be run again: what it was granted is spent."""
-        if round not in self._rounds:
+        if round not in self._book.rounds:
             raise BadInput(f"Round {round} was never granted; only a granted round can be given up.")
-        if round not in self._lost:
+        if round not in self._book.lost:
             self._chain.append({"kind": "lost", "round": round})
-            self._lost.add(round)
+            self._book.lost.add(round)
 
     def _grant(
-        self, event: Event, round: int, step: int, attempt: int, clients: ArrayLike | None, costs: ArrayLike | None
+        self, event: Event, t: int, step: int, attempt: int, clients: ArrayLike | None, costs: ArrayLike | None
     ) -> Grant:
         described = events.to_json(event)
-        event = self._event(described)  # as a replay will read it
-        row: Row = {"kind": "grant", "round": round, "step": step, "attempt": attempt}
+        event = self._book.event(described)  # as a replay will read it
+        row: Row = {"kind": "grant", "round": t, "step": step, "attempt": attempt}
         ids = charged = None
         if clients is not None:
             ids, charged = lines.cohort(clients, costs)
@@ -279,26 +248,9 @@ class Ledger:
         self._chain.append(row)
         if self.spending is not None:
             self.spending.seq = self._chain.seq
-        return self._keep(self._chain.seq, row, event)
+        return self._book.keep(self._chain.seq, row, event)
 
     # --- the rows -----------------------------------------------------------------------------------------------------
-
-    def _event(self, described: dict[str, object]) -> Event:
-        key = repr(described)
-        if key not in self._parsed:
-            if len(self._parsed) >= _PARSED:
-                self._parsed.clear()
-            self._parsed[key] = events.from_json(described)
-        return self._parsed[key]
-
-    def _keep(self, number: int, row: Row, event: Event) -> Grant:
-        round, step = row["round"], row["step"]
-        torn = row["kind"] == "torn"
-        grant = Grant(number, round, step, row["attempt"], event, False, torn, row.get("clients"), row.get("costs"))
-        self._grants.append(grant)
-        self._latest[round, step] = grant
-        self._rounds.add(round)
-        return grant
 
     def _replay(self, spending: ClientBudgets | None) -> None:
         """Read every line, and bring the filter to where it was."""
@@ -309,7 +261,7 @@ class Ledger:
             elif "event" in row:
                 self._charge_again(number, row)
             elif row["kind"] == "lost":
-                self._lost.add(row["round"])
+                self._book.lost.add(row["round"])
             elif row["kind"] not in ("reuse", "torn"):
                 raise chain.tampered(number, f"is of the unknown kind {row['kind']!r}")
         if spending is not None and spending.seq > chain.seq:
@@ -328,12 +280,12 @@ class Ledger:
 
     def _charge_again(self, number: int, row: Row) -> None:
         try:
-            event = self._event(row["event"])
+            event = self._book.event(row["event"])
             self.filter.request(event)
             if self.spending is not None and number > self.spending.seq:
                 self.spending.charge(lines.unpack_ids(row["clients"]), lines.unpack_costs(row["costs"]))
                 self.spending.seq = number
-            self._keep(number, row, event)
+            self._book.keep(number, row, event)
         except (SordinoError, LookupError, TypeError, ValueError, zlib.error) as error:
             raise self._chain.tampered(number, f"holds a grant that its filter would not give ({error})") from error
 

@@ -81,6 +81,7 @@ class FixedPoint:
         return self._codes(np.rint(scaled, out=scaled))
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
+        """Codes of this grid as numbers."""
         return np.asarray(codes) / self.scale
 
     def _codes(self, v: np.ndarray) -> np.ndarray:
@@ -109,6 +110,7 @@ class Sum:
         return Sum(self.codes + other.codes, self.grid, self.noise + other.noise)
 
     def decode(self) -> np.ndarray:
+        """The sum as numbers."""
         return self.grid.decode(self.codes)
 
 

@@ -44,6 +44,7 @@ class Composed:
     charged: float
 
     def delta(self, epsilon: float) -> float:
+        """The least delta at which this epsilon holds."""
         first = min(max(0, math.floor(epsilon / self.step) - self.low), len(self.mass))  # at or below epsilon
         losses = self.step * (self.low + np.arange(first, len(self.mass)))
         return min(1.0, self.charged + dot(self.mass[first:], -np.expm1(np.minimum(epsilon - losses, 0.0))))

@@ -33,13 +33,13 @@ _ZEROS = bytes(1 << 18)
 Size = int | tuple[int, ...] | None
 
 
-def stream(seed: int, round: int, client: int, purpose: str) -> np.random.Generator:
+def stream(seed: int, t: int, client: int, purpose: str) -> np.random.Generator:
     """The generator of this (seed, round, client, purpose): same key, same bits, wherever and whenever it is asked for.
 
     >>> bool(stream(1, 2, 3, "cohort").random() == stream(1, 2, 3, "cohort").random())
     True
     """
-    key = [_whole("seed", seed), _whole("round", round), _whole("client", client), purpose]
+    key = [_whole("seed", seed), _whole("round", t), _whole("client", client), purpose]
     if not isinstance(purpose, str) or not purpose:
         raise BadInput(f"purpose must name what a stream is for, not {purpose!r}.")
     digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=32, person=b"sordino.stream").digest()
@@ -48,13 +48,13 @@ def stream(seed: int, round: int, client: int, purpose: str) -> np.random.Genera
     return np.random.Generator(np.random.Philox(key=low, counter=high << 128))
 
 
-def source(seed: int | None, round: int, client: int, purpose: str, secure: bool) -> Source:
+def source(seed: int | None, t: int, client: int, purpose: str, secure: bool) -> Source:
     """A secure source, or the seeded stream of a simulation."""
     if secure:
         return SecureSource()
     if seed is None:
         raise BadInput("A run without a seed must draw from the secure source; give a seed or ask for secure noise.")
-    return stream(seed, round, client, purpose)
+    return stream(seed, t, client, purpose)
 
 
 class SecureSource:

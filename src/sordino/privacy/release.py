@@ -100,7 +100,7 @@ def _open(private: Private[T]) -> T:
 
 @dataclass(frozen=True, eq=False)
 class Released(Generic[T]):
-    """A value that anyone may see, and how it came to be so."""
+    """A value that anyone may see, and the way by which it was released."""
 
     value: T
     how: str

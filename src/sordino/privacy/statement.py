@@ -77,8 +77,7 @@ class Statement:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if isinstance(self.multiplier, list):
             object.__setattr__(self, "multiplier", tuple(self.multiplier))
-        for name in ("epsilon", "epsilon_claimed"):
-            value = getattr(self, name)
+        for name, value in (("epsilon", self.epsilon), ("epsilon_claimed", self.epsilon_claimed)):
             if value is None and name == "epsilon_claimed":
                 continue
             if isinstance(value, bool) or not (isinstance(value, (int, float)) and value >= 0):

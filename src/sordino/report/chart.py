@@ -58,6 +58,7 @@ class Chart:
 
     @property
     def log(self) -> bool:
+        """Whether the vertical axis is logarithmic."""
         return self.axis.log
 
     def words(self) -> str:
@@ -74,6 +75,7 @@ class Chart:
         )
 
     def svg(self) -> Safe:
+        """The drawing, with a title for screen readers."""
         across, up = rounds(self.points[0][0], self.points[-1][0]), self.axis
         drawn = thin(self.points)
         return tag(

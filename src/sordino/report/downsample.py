@@ -23,11 +23,13 @@ class Bin:
 
     @classmethod
     def of(cls, points: Sequence[Point]) -> Bin:
+        """The ends, the mean and the extremes of neighbouring points."""
         values = [y for _, y in points]
         return cls(points[0][0], points[-1][0], min(values), fsum(values) / len(values), max(values))
 
     @property
     def middle(self) -> float:
+        """Where the bin is drawn."""
         return (self.first + self.last) / 2
 
 

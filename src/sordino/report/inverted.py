@@ -98,7 +98,7 @@ def _explained(lines: Sequence[Line]) -> str:
     chance = {number(line.get("prior_chance")) for line in lines} - {None}
     guess = f" One guess without any message is that near in {percent(max(c for c in chance if c is not None))} of cases." if chance else ""  # fmt: skip
     return (
-        "Nearer is: MSE lower, PSNR and SSIM higher; SSIM 1 is the original. “Drawn” is the share of pictures with SSIM of at least "
+        "A picture is nearer if its MSE is lower, or its PSNR and SSIM are higher; SSIM 1 is the original. “Drawn” is the share of pictures with SSIM of at least "
         "0.5. “At most” is the largest probability with which any attack can come that near to a record, by the proof "
         f"(reconstruction robustness: Hayes, Mahloujifar and Balle 2023); 100% says that nothing is proven.{guess}"
     )

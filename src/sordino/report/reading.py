@@ -36,6 +36,7 @@ class Run:
 
     @classmethod
     def read(cls, folder: str | Path) -> Run:
+        """Read a run folder, or refuse in one sentence what is none."""
         folder = Path(folder)
         if not folder.is_dir():
             raise BadInput(f"there is no run folder {str(folder)!r}; give the folder that `sordino train` wrote.")

@@ -100,7 +100,7 @@ def _price(run: Run, accuracy: float) -> list[tuple[str, str, str]]:
     least = number((run.scored or {}).get("majority"))
     most = number((run.comparison or {}).get("without_privacy"))
     if least is not None:
-        shown.append(("Majority class", percent(least), "by always naming the commonest class"))
+        shown.append(("Majority class", percent(least), "by always naming the most frequent class"))
     if most is not None:
         costs = f"the same network; privacy costs {100 * (most - accuracy):.1f} points. No epsilon covers this figure"
         shown.append(("Without privacy", percent(most), costs))

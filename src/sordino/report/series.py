@@ -22,6 +22,7 @@ class Figure:
 
 
 def figures(run: Run) -> list[Figure]:
+    """The charts of a run: accuracy or loss, bound, noise, and budget spent."""
     made = [_accuracy(run), _bound(run), _noise(run), _spent(run)]
     if None in made:
         made.insert(1, _loss(run))
@@ -56,6 +57,10 @@ def spending(run: Run) -> tuple[tuple[Point, ...], bool]:
     return tuple(points), max(costs) <= min(costs) * (1 + 1e-9)
 
 
+def _percent_tick(value: float, decimals: int) -> str:
+    return percent(value, max(0, decimals - 2))
+
+
 def _end(run: Run) -> float:
     """The share that was spent in the end."""
     stated = number((run.statement or {}).get("spent"))
@@ -75,7 +80,7 @@ def _accuracy(run: Run) -> Figure | None:
         "Test accuracy",
         points,
         show=percent,
-        tick=lambda value, decimals: percent(value, max(0, decimals - 2)),
+        tick=_percent_tick,
         span=(0.0, 1.0) if low < 0.6 else (0.6, 1.0) if low < 0.9 else (0.9, 1.0),
     )
     return Figure(chart, percent(points[-1][1]), MEASURED)
@@ -128,7 +133,7 @@ def _spent(run: Run) -> Figure | None:
         "Budget spent",
         points,
         show=percent,
-        tick=lambda value, decimals: percent(value, max(0, decimals - 2)),
+        tick=_percent_tick,
         span=(0.0, 1.0),
     )
     note = "Share of the budget that had been granted. A round is charged before it runs."

@@ -76,7 +76,7 @@ def figures(found: Figures) -> list[str]:
     """What stands beside the accuracy: what a guess would reach."""
     if found.rmse is not None:
         return [
-            f"Error      {found.rmse:.4g} (root mean square) on the public test set; naming the mean: {found.rmse_of_mean:.4g}"
+            f"Error      {found.rmse:.4g} (root mean square) on the public test set; always naming the mean: {found.rmse_of_mean:.4g}"
         ]
     balanced = "" if found.balanced_accuracy is None else f"; balanced {found.balanced_accuracy:.1%}"
-    return [f"A guess    {found.majority:.1%} for always naming the commonest{balanced}"]
+    return [f"A guess    {found.majority:.1%} by always naming the most frequent class{balanced}"]

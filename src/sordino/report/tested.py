@@ -11,7 +11,7 @@ MOST = 20  # classes of which a table of confusions is still read
 
 _FIGURES = (
     ("accuracy", "Accuracy", percent),
-    ("majority", "Accuracy of always naming the commonest class", percent),
+    ("majority", "Accuracy of always naming the most frequent class", percent),
     ("balanced_accuracy", "Balanced accuracy: the mean recall of all classes", percent),
     ("calibration_error", "Calibration error: how far confidence is from accuracy", percent),
     ("rmse", "Root mean square error", plain),

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from sordino.privacy.vocabulary import Observer, Unit
 from sordino.schemes.base import Scheme
+from sordino.schemes.calibrate import check_clients
 from sordino.schemes.client import Client
 from sordino.schemes.local import Local
 from sordino.schemes.plain import Plain
 from sordino.schemes.pooled import Pooled
-from sordino.schemes.terms import Terms, check_clients
+from sordino.schemes.terms import Terms
 
 if TYPE_CHECKING:
     from sordino.federation.sizes import PublicSizes
@@ -35,6 +36,7 @@ def select(method: Method, unit: Unit, observer: Observer) -> type[Scheme]:
 
 
 def scheme_for(plan: Plan) -> Scheme:
+    """The scheme of a plan: the only place that decides between ways of working."""
     method = plan.method_spec
     own = None if method.scheme is not None else method.own_scheme(plan)
     return (own or select(method, plan.unit, plan.observer))(plan)

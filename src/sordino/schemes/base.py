@@ -20,7 +20,7 @@ from sordino.federation.sizes import PublicSizes
 from sordino.privacy import events
 from sordino.privacy.filter import Filter
 from sordino.privacy.vocabulary import Noise, Observer, Relation, Sampling
-from sordino.schemes import terms as settled
+from sordino.schemes import calibrate
 from sordino.schemes.terms import Terms
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Scheme(ABC):
     def _check_relation(self) -> None:
         """The numbers of clients and of records enter rates and denominators: they are public, and add-remove hides them."""
         plan = self.plan
-        if plan.relation == Relation.ADD_REMOVE and plan.private:
+        if plan.relation == Relation.ADD_REMOVE:
             seen = f"observer {plan.observer} sees who takes part and " if plan.observer != Observer.PUBLIC else ""
             raise BadInput(
                 f"{seen}the number of {plan.unit}s is public (rates and denominators use it), while relation add-remove "
@@ -139,7 +139,7 @@ class Scheme(ABC):
         """A client takes part in one of so many consecutive rounds at most."""
         return 1
 
-    def turn(self, round: int) -> np.ndarray | None:
+    def turn(self, t: int) -> np.ndarray | None:
         """The clients that may take part in this round, in increasing order; None: all."""
         return None
 
@@ -186,7 +186,7 @@ class Scheme(ABC):
 
     def settle(self, sizes: PublicSizes) -> Terms:
         """Find the multiplier that the budget asks for, or the rounds that it allows."""
-        return settled.settle(self.plan, sizes)
+        return calibrate.settle(self.plan, sizes)
 
     # ---- public numbers ----------------------------------------------------------------------------------------------------
 
@@ -206,6 +206,11 @@ class Scheme(ABC):
     def survivors(self) -> int:
         """Among how many clients the noise is divided."""
         return 1
+
+    @property
+    def divides_noise(self) -> bool:
+        """Whether clients add a share of the noise each."""
+        return self.noise == Noise.SHARES and self.plan.private
 
     def capacity(self, sizes: PublicSizes) -> int:
         """The most units whose contributions one sum may hold."""

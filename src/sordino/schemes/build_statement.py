@@ -6,7 +6,7 @@ import math
 
 from sordino.privacy.assumptions import assumptions
 from sordino.privacy.statement import Statement
-from sordino.privacy.vocabulary import Noise, Unit
+from sordino.privacy.vocabulary import Unit
 from sordino.schemes import held_out, prelude
 from sordino.schemes.round import TrainState
 from sordino.schemes.terms import Terms
@@ -81,7 +81,7 @@ def _prelude(terms: Terms) -> tuple[str, ...]:
         how = f"multiplier {z:.4g}, every {who} once, no sampling" if z else "without noise"
         counted = "; its cost is part of the epsilon above" if terms.proven else ""
         said.append(f"{name}: one release, {how}{counted}.")
-    if terms.plan.private and terms.scheme.noise == Noise.SHARES:
+    if terms.scheme.divides_noise:
         needed = prelude.survivors(terms)
         said.append(
             f"The noise of these releases is divided among {needed} of the {terms.plan.clients} clients: at least so many must add "

@@ -33,6 +33,7 @@ def check_rule(terms: Terms, rule: Rule) -> None:
 
 
 def check_queries(terms: Terms, queries: Queries) -> None:
+    """Refuse questions about norms that no proof covers."""
     if not terms.proven:
         return
     for query in queries:
@@ -61,6 +62,7 @@ def check_query(terms: Terms, query: Query) -> None:
 
 
 def check_bound(terms: Terms, bound: Bound) -> None:
+    """Refuse a bound whose clipping no proof covers."""
     if terms.proven and type(bound) not in PROVEN:
         names = ", ".join(kind.__name__ for kind in PROVEN)
         raise BadInput(

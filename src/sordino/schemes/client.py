@@ -56,7 +56,7 @@ class WholeClients:
         self.site, self.plan, self.theta, self.terms = site, terms.plan, theta, terms
         self.descent = Descent(self.plan.optimizer, self.plan.lr, self.plan.momentum)
 
-    def items(self, round: int, cohort: np.ndarray) -> list[int]:
+    def items(self, t: int, cohort: np.ndarray) -> list[int]:
         return [int(k) for k in cohort]
 
     def weight(self, item: int) -> int:
@@ -83,6 +83,7 @@ class ClientUpdate(WholeClients):
         defences.check_model(named, site.flat.model, site.federation.input_shape, site.blank()[0].dtype)
 
     def query(self, request: Request, item: int) -> Reply:
+        """The client's answer about the norm of its update. The update waits for the sum."""
         update = self.update(request.round, item)
         self._waiting = {key: kept for key, kept in self._waiting.items() if key[0] == request.round}
         if len(self._waiting) < self._room:
@@ -91,6 +92,7 @@ class ClientUpdate(WholeClients):
         return self._answer(request, item, request.bound, update)
 
     def contribute(self, request: Request, item: int, out: np.ndarray) -> Reply:
+        """Add the clipped update, and the client's share of the noise, to `out`."""
         update = self._waiting.pop((request.round, item), None)
         if update is None:
             update = self.update(request.round, item)
@@ -106,41 +108,41 @@ class ClientUpdate(WholeClients):
         said = Reply() if request.query is None else self._answer(request, item, bound, update)
         return Reply(said.answer, noise, said.answer_noise)
 
-    def noise_source(self, round: int, item: int, purpose: str) -> Source:
+    def noise_source(self, t: int, item: int, purpose: str) -> Source:
         """A stream of this client's own for each round and purpose."""
-        return source(self.plan.seed, round, item, purpose, self.plan.secure)
+        return source(self.plan.seed, t, item, purpose, self.plan.secure)
 
-    def update(self, round: int, item: int) -> np.ndarray:
+    def update(self, t: int, item: int) -> np.ndarray:
         """theta_k - theta, passed through the plan's defence, weighted."""
         x, y = self.site.client(item)
-        moved = self.trained(round, item, x, y) - self.theta
+        moved = self.trained(t, item, x, y) - self.theta
         if self.defence is not None:
-            moved = self._defended(self.defence, moved, round, item, x, y)
+            moved = self._defended(self.defence, moved, t, item, x, y)
         return moved * np.float32(own_weight(self.plan, len(y)))
 
-    def trained(self, round: int, item: int, x: Tensor, y: Tensor) -> np.ndarray:
+    def trained(self, t: int, item: int, x: Tensor, y: Tensor) -> np.ndarray:
         """theta_k: the client's model after its local training; the shared values where it keeps its own."""
         from sordino.clients.descent import train
 
         flat = self.site.flat
-        flat.load(self.own_model(item, round, self.theta))
-        self.site.seed_layers(round, item)
-        batches = stream(self.plan.seed, round, item, "batches")
+        flat.load(self.own_model(item, t, self.theta))
+        self.site.seed_layers(t, item)
+        batches = stream(self.plan.seed, t, item, "batches")
         epochs, batch = self.plan.local_epochs, self.plan.batch_size
         train(flat, self.site.forward, x, y, self.site.loss, self.descent, epochs, batch, batches)
         flat.guard()
         trained = flat.theta.detach().cpu().numpy()
-        return trained if self.layers is None else self.layers.leave(trained, self.theta, item, round)
+        return trained if self.layers is None else self.layers.leave(trained, self.theta, item, t)
 
-    def own_model(self, item: int, round: int, theta: np.ndarray) -> np.ndarray:
-        """What client `item` would use before `round`, given the shared model: that, or that with its own layers."""
-        return theta if self.layers is None else self.layers.enter(theta, item, round)
+    def own_model(self, item: int, t: int, theta: np.ndarray) -> np.ndarray:
+        """What client `item` would use before round t, given the shared model: that, or that with its own layers."""
+        return theta if self.layers is None else self.layers.enter(theta, item, t)
 
     def _defended(
-        self, defence: defences.Change, moved: np.ndarray, round: int, item: int, x: Tensor, y: Tensor
+        self, defence: defences.Change, moved: np.ndarray, t: int, item: int, x: Tensor, y: Tensor
     ) -> np.ndarray:
         self.site.flat.load(self.theta)
-        rng = self.site.draws.secret(round, item, "defence")
+        rng = self.site.draws.secret(t, item, "defence")
         own = defences.OwnView(self.site.flat, x, y, self.site.loss, self.plan.lr, rng)
         return defence(moved, own)
 
@@ -292,6 +294,7 @@ def weight_of(plan: Plan, sizes: PublicSizes, clients: np.ndarray) -> float:
 
 
 def own_weight(plan: Plan, examples: int) -> float:
+    """How much a client of that many examples counts in the mean."""
     if plan.weights == "uniform":
         return 1.0
     return float(examples) if plan.weight_cap is None else min(examples / plan.weight_cap, 1.0)

@@ -158,13 +158,13 @@ class EpochUpdates(WholeClients):
         flat.guard()
         return flat.theta.detach().cpu().numpy() - start
 
-    def _release(self, update: np.ndarray, bound: Bound, z: float, round: int, item: int, epoch: int) -> np.ndarray:
+    def _release(self, update: np.ndarray, bound: Bound, z: float, t: int, item: int, epoch: int) -> np.ndarray:
         """One clipped update through the door, held against the grant."""
         grid = mechanisms.FixedPoint.for_bound(bound, 2, max(1000.0, z))
         total = Private(mechanisms.Sum(grid.encode(bound.clip(update)), grid), bound=bound)
-        noise = source(self.plan.seed, round, item, f"noise-epoch-{epoch}", self.plan.secure)
+        noise = source(self.plan.seed, t, item, f"noise-epoch-{epoch}", self.plan.secure)
         mechanism = mechanisms.laplace if self.plan.mechanism == "laplace" else mechanisms.gaussian
         noisy, event = mechanism(total, bound, z, noise)
         if self.terms.proven:
-            certified.check_released(self.plan.mechanism, [event], z, f"epoch {epoch + 1} of round {round}")
+            certified.check_released(self.plan.mechanism, [event], z, f"epoch {epoch + 1} of round {t}")
         return noisy.value

@@ -50,21 +50,21 @@ class FedDpaUpdate(ClientUpdate):
         )
         self._fisher: Fisher | None = None
 
-    def trained(self, round: int, item: int, x: Tensor, y: Tensor) -> np.ndarray:
-        flat, own = self.site.flat, self.own_model(item, round, self.theta)
+    def trained(self, t: int, item: int, x: Tensor, y: Tensor) -> np.ndarray:
+        flat, own = self.site.flat, self.own_model(item, t, self.theta)
         personal = self.mask(own, x, y)
         flat.load(np.where(personal, own, self.theta))
-        self.site.seed_layers(round, item)
-        self._phase(round, item, x, y, personal, self.lambda1, 0.0, "personal-batches")
-        self._phase(round, item, x, y, ~personal, self.lambda2, self.plan.bound, "batches")
+        self.site.seed_layers(t, item)
+        self._phase(t, item, x, y, personal, self.lambda1, 0.0, "personal-batches")
+        self._phase(t, item, x, y, ~personal, self.lambda2, self.plan.bound, "batches")
         flat.guard()
         trained = flat.theta.detach().cpu().numpy().copy()
-        self.site.personal.save(item, round, trained)
+        self.site.personal.save(item, t, trained)
         return np.where(personal, self.theta, trained)
 
-    def own_model(self, item: int, round: int, theta: np.ndarray) -> np.ndarray:
-        """The client's model before `round`; the shared one as long as it has none."""
-        kept = self.site.personal.load(item, round)
+    def own_model(self, item: int, t: int, theta: np.ndarray) -> np.ndarray:
+        """The client's model before round t; the shared one as long as it has none."""
+        kept = self.site.personal.load(item, t)
         return theta if kept is None else kept
 
     def mask(self, own: np.ndarray, x: Tensor, y: Tensor) -> np.ndarray:
@@ -78,7 +78,7 @@ class FedDpaUpdate(ClientUpdate):
         return personal_coordinates(flat, self._fisher.diagonal(x, y), self.tau)
 
     def _phase(
-        self, round: int, item: int, x: Tensor, y: Tensor, free: np.ndarray, weight: float, aim: float, purpose: str
+        self, t: int, item: int, x: Tensor, y: Tensor, free: np.ndarray, weight: float, aim: float, purpose: str
     ) -> None:
         """E epochs on the `free` coordinates, with the distance from the shared model pulled towards `aim`."""
         import torch
@@ -92,7 +92,7 @@ class FedDpaUpdate(ClientUpdate):
             pull(flat, shared, weight, aim)
             flat.grad.mul_(moving)
 
-        batches = stream(self.plan.seed, round, item, purpose)
+        batches = stream(self.plan.seed, t, item, purpose)
         train(flat, self.site.forward, x, y, self.site.loss, self.descent, epochs, batch, batches, adjust)
 
 

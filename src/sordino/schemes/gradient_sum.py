@@ -32,8 +32,8 @@ def as_published(plan: Plan) -> type[Scheme] | None:
 class SummedGradients(ClientUpdate):
     """The work of clients that send the sum of their gradients, as the way down."""
 
-    def update(self, round: int, item: int) -> np.ndarray:
-        return super().update(round, item) / np.float32(self.plan.lr)
+    def update(self, t: int, item: int) -> np.ndarray:
+        return super().update(t, item) / np.float32(self.plan.lr)
 
 
 class GradientSum(Client):

@@ -9,7 +9,7 @@
 What it costs. In the example unit a record is trained on or held out, and its place decides which: a held-out record is
 exposed to this release and to nothing else, and a trained one to everything but this release, which sees of it only the
 released model. So the run costs the larger of the two, and the noise of the test is what the whole budget allows. In the
-client unit a client has records of both kinds: the test takes `terms.TEST_SHARE` of the budget, and the rounds the rest.
+client unit a client has records of both kinds: the test takes `budget_shares.TEST_SHARE` of the budget, and the rounds the rest.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,20 +21,21 @@ from sordino.errors import NotPrivate
 from sordino.federation import sampling
 from sordino.federation.sizes import PublicSizes
 from sordino.privacy import accounting, events, mechanisms, rdp
-from sordino.privacy.bounds import Bound, Flat
 from sordino.privacy.filter import Filter
-from sordino.privacy.randomness import Source, source
-from sordino.privacy.release import Private, disclose, require_released
+from sordino.privacy.randomness import source
+from sordino.privacy.release import require_released
 from sordino.privacy.vocabulary import Noise, Sampling
 from sordino.rules.base import RoundOutput, Rule, State, merge
-from sordino.rules.query import Answer, Query, answer_codes, is_raw, split
+from sordino.rules.query import split
 from sordino.schemes import certified, expected
 from sordino.schemes.base import Exposure, Scheme
+from sordino.schemes.budget_shares import prelude_multipliers
 from sordino.schemes.client import own_rounds
 from sordino.schemes.pooled import joint, record_rate, refuse_fixed, slots_for
 from sordino.schemes.request import CONTRIBUTE, Reply, Request, Work
 from sordino.schemes.round import Context, Release, Round, ScheduledRound
-from sordino.schemes.terms import Terms, prelude_multipliers
+from sordino.schemes.step_door import StepDoor
+from sordino.schemes.terms import Terms
 
 if TYPE_CHECKING:
     from sordino.clients.site import Site
@@ -214,7 +214,7 @@ class LocalSteps:
         """How many records run at a time: of a draw by coins."""
         return slots_for(self.plan.batch_size)
 
-    def items(self, round: int, cohort: np.ndarray) -> list[int]:
+    def items(self, t: int, cohort: np.ndarray) -> list[int]:
         return [int(k) for k in cohort]
 
     def weight(self, item: int) -> int:
@@ -241,7 +241,7 @@ class LocalSteps:
         out += request.grid.round(flat.theta.cpu().numpy().astype(np.float64) - self.theta)
         return Reply(report=state)
 
-    def _step(self, round: int, k: int, step: int, state: State, z: float) -> tuple[np.ndarray, State]:
+    def _step(self, t: int, k: int, step: int, state: State, z: float) -> tuple[np.ndarray, State]:
         """One released gradient, and the rule's next state."""
         import torch
 
@@ -250,12 +250,12 @@ class LocalSteps:
         self._check_size(k, held)
         rate, capacity = self.scheme.rate(held), max(2, held)
         units, key = rate * held, f"step-{step}"
-        rows = self.site.draws.records(round, k, held, rate, f"records-{key}")
+        rows = self.site.draws.records(t, k, held, rate, f"records-{key}")
         drawn = torch.from_numpy(rows).to(x.device)
         x, y = x.index_select(0, drawn), y.index_select(0, drawn)
-        door = _Door(source(self.plan.seed, round, k, f"noise-{key}", self.plan.secure), capacity, units)
+        door = StepDoor(source(self.plan.seed, t, k, f"noise-{key}", self.plan.secure), capacity, units)
 
-        seed = self.site.layer_seed(round, k, step)
+        seed = self.site.layer_seed(t, k, step)
         queries = self.rule.query(state)
         certified.check_queries(self.terms, queries)
         z_sum, (std_pre, std_with) = split(z, *queries)
@@ -271,10 +271,10 @@ class LocalSteps:
         if queries.with_sum is not None:
             said = door.answer(queries.with_sum, joint(norms), bound.size, std_with)
         if self.terms.proven:
-            certified.check_released(self.plan.mechanism, door.released, z, f"step {step + 1} of round {round}")
+            certified.check_released(self.plan.mechanism, door.released, z, f"step {step + 1} of round {t}")
         each, done = self.scheme.epoch_steps(held), step + 1
         output = RoundOutput(
-            round, bound, said, mean, bound.std(z_sum) / units, asked,
+            t, bound, said, mean, bound.std(z_sum) / units, asked,
             epochs=int(done % each == 0), ends_round=done == self.scheme.local_steps(held),
         )  # fmt: skip
         return mean / bound.size if self.plan.steps == "scaled" else mean, self.rule.observe(state, output)
@@ -286,32 +286,3 @@ class LocalSteps:
             raise NotPrivate(
                 f"client {k} declares {declared} records and holds {held}; the proof rests on the declared number: correct it."
             )
-
-
-@dataclass
-class _Door:
-    """The way out of one step: everything that leaves is noised, and noted."""
-
-    noise: Source
-    capacity: int  # records that a sum may hold; the client's declared number, never that of the batch
-    units: float
-    released: list[events.Event] = field(default_factory=list)
-
-    def sum(self, total: np.ndarray, bound: Bound, z: float) -> np.ndarray:
-        grid = mechanisms.FixedPoint.for_bound(bound, self.capacity, max(1000.0, z))
-        return self._gaussian(mechanisms.Sum(grid.encode(total), grid), bound, z)
-
-    def answer(self, query: Query, norms: np.ndarray, size: float, std: float | None) -> Answer:
-        if is_raw(query) or std is None:
-            exact, event = disclose(Private(query.encode(norms, size)), "exact norms of a batch are used")
-            self.released.append(event)
-            return Answer(exact.value, self.units)
-        limit = Flat(query.norm)
-        grid = mechanisms.FixedPoint.for_bound(limit, self.capacity, max(1000.0, std / query.norm))
-        codes = answer_codes(query, norms, size, grid)
-        return Answer(self._gaussian(mechanisms.Sum(codes, grid), limit, std / query.norm), self.units, std)
-
-    def _gaussian(self, total: mechanisms.Sum, bound: Bound, z: float) -> np.ndarray:
-        noisy, event = mechanisms.gaussian(Private(total, bound=bound), bound, z, self.noise)
-        self.released.append(event)
-        return noisy.value

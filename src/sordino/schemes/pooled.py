@@ -129,6 +129,7 @@ def record_rate(plan: Plan, examples: int) -> float:
 
 
 def refuse_fixed(plan: Plan) -> None:
+    """Refuse sampling and weights that have no proof for single records."""
     if plan.sampling == Sampling.FIXED:
         raise BadInput("sampling fixed is not offered for the example unit; use poisson (or none, for full batches).")
     if plan.weights == "size":
@@ -175,18 +176,18 @@ class PooledGradients:
             self.isolate_clients = True  # each client is made once for each of its chunks
         self._loaded = -1
 
-    def items(self, round: int, cohort: np.ndarray) -> list[Chunk | Share]:
+    def items(self, t: int, cohort: np.ndarray) -> list[Chunk | Share]:
         offsets = self.site.federation.places
         assert offsets is not None
-        drawn = [int(offsets[k]) + self.draw(round, int(k)) for k in cohort]
+        drawn = [int(offsets[k]) + self.draw(t, int(k)) for k in cohort]
         heaps = drawn if self.isolate_clients or not drawn else [np.concatenate(drawn)]
         pieces = [piece for rows in heaps if len(rows) for piece in cut(rows, self.chunk)]
         chunks = [Chunk(rows, number) for number, rows in enumerate(pieces)]
         return [*chunks, *(Share(int(k)) for k in cohort)]
 
-    def draw(self, round: int, k: int) -> np.ndarray:
+    def draw(self, t: int, k: int) -> np.ndarray:
         """The records of client k that take part in this round, by independent coins."""
-        return self.site.draws.records(round, k, self.site.federation.size(k), self.rate)
+        return self.site.draws.records(t, k, self.site.federation.size(k), self.rate)
 
     def weight(self, item: Chunk | Share) -> int:
         return len(item.rows) if isinstance(item, Chunk) else 1

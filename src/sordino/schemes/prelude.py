@@ -82,7 +82,7 @@ def units(terms: Terms) -> int:
 
 def survivors(terms: Terms) -> int:
     """Among how many clients the noise is divided: as large a part of all clients as it is of a cohort in the rounds."""
-    if terms.scheme.noise != Noise.SHARES or not terms.plan.private:
+    if not terms.scheme.divides_noise:
         return 1
     return max(1, terms.plan.clients * terms.survivors // terms.plan.cohort_size)
 

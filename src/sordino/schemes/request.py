@@ -58,7 +58,7 @@ Item = TypeVar("Item")
 class Work(Protocol, Generic[Item]):
     """What happens where the data is. One class for each scheme."""
 
-    def items(self, round: int, cohort: np.ndarray) -> list[Item]:
+    def items(self, t: int, cohort: np.ndarray) -> list[Item]:
         """The round's work in pieces that may run anywhere, in any order. Never depends on the number of workers."""
 
     def weight(self, item: Item) -> int:

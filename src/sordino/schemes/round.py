@@ -89,6 +89,7 @@ class Round(ABC):
         self.optimizer = ServerOptimizer(plan.server_optimizer, lr, momentum, plan.steps)
 
     def start(self, theta: np.ndarray) -> TrainState:
+        """The state before round 1."""
         return TrainState(0, theta, self.optimizer.init(theta.size), self.rule.init())
 
     def step(

@@ -14,21 +14,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sordino.errors import BadInput, BudgetRefused
 from sordino.federation.sizes import PublicSizes
-from sordino.privacy import accounting, calibration, events, gdp
+from sordino.privacy import accounting, events
 from sordino.privacy.filter import Filter, NoBudget, ScheduleFilter
 from sordino.privacy.vocabulary import Relation, Unit
+from sordino.schemes.budget_shares import (
+    MOST,
+    TEST_SHARE,
+    multiplier_for,
+    prelude_multipliers,
+    rounded_up,
+    whole_budget,
+)
 
 if TYPE_CHECKING:
     from sordino.plan import Plan
     from sordino.privacy.client_budgets import ClientBudgets
     from sordino.schemes.base import Exposure, Scheme
 
-TEST_SHARE = (
-    0.05  # of the budget, as Gaussians add up in 1/z^2: what a test on held-out records takes in the client unit
-)
-MOST = 1e6  # a multiplier beyond which nothing is left of a figure
 Schedule = list[tuple[events.Event, int]]  # events of consecutive rounds, equal neighbours folded
 
 
@@ -43,6 +46,7 @@ class Terms:
 
     @property
     def scheme(self) -> Scheme:
+        """What one unit is exposed to, and what a round does."""
         return self.plan.scheme
 
     def at(self, z: float) -> Terms:
@@ -64,8 +68,9 @@ class Terms:
         """What a statement prints; 0: no noise."""
         return self.multiplier
 
-    def multiplier_of(self, round: int) -> float:
-        return self.multiplier * self.noise_schedule[round - 1]
+    def multiplier_of(self, t: int) -> float:
+        """The multiplier of one round: the common scale times the schedule's part."""
+        return self.multiplier * self.noise_schedule[t - 1]
 
     @property
     def units(self) -> float:
@@ -73,10 +78,12 @@ class Terms:
         return self.scheme.units(self.public)
 
     def denominator(self, cohort: np.ndarray) -> float:
+        """The public number that turns the sum of a cohort into a mean."""
         return self.scheme.denominator(self.public, cohort)
 
     @property
     def survivors(self) -> int:
+        """How many clients' shares of the noise make up the whole."""
         return self.scheme.survivors
 
     # ---- the prelude -----------------------------------------------------------------------------------------------------
@@ -92,6 +99,7 @@ class Terms:
 
     @property
     def prelude_events(self) -> list[events.Event]:
+        """What the statistics before round 1 expose every unit to, in order."""
         return [self.prelude_event(step) for step in range(len(self.prelude))]
 
     # ---- the test on held-out records ------------------------------------------------------------------------------------
@@ -110,14 +118,11 @@ class Terms:
         if not self.tested:
             return None
         plan = self.plan
-        if not plan.private:
-            return 0.0
-        if (
-            self._apart and self.proven
-        ):  # a held-out record is exposed to nothing else: it may cost what a trained one does
+        if self._apart and self.proven:
+            # A held-out record is exposed to nothing else: it may cost what a trained one does.
             epsilon = plan.epsilon if plan.epsilon is not None else self._trained.epsilon
-            return _five_digits(min(_whole(epsilon, plan.delta, self.relation), MOST))
-        return _five_digits(_budget(plan, self.relation) / math.sqrt(TEST_SHARE))
+            return rounded_up(min(multiplier_for(epsilon, plan.delta, self.relation), MOST))
+        return rounded_up(whole_budget(plan, self.relation) / math.sqrt(TEST_SHARE))
 
     @property
     def _apart(self) -> bool:
@@ -134,6 +139,7 @@ class Terms:
 
     @property
     def relation(self) -> Relation:
+        """The neighbouring relation that the proof is for."""
         return self.scheme.relation
 
     @property
@@ -166,9 +172,9 @@ class Terms:
             return lambda z: events.nonprivate(self.reasons[0])
         return self.scheme.exposure(self.exposed_multipliers, self.public)
 
-    def round_event(self, round: int) -> events.Event:
-        """What round `round` exposes a unit to, if it takes part."""
-        return self.exposure(self.multiplier_of(round))
+    def round_event(self, t: int) -> events.Event:
+        """What round t exposes a unit to, if it takes part."""
+        return self.exposure(self.multiplier_of(t))
 
     def folded(self, multipliers: Iterable[float]) -> Schedule:
         """One event for each stretch of equal multipliers, and how long it is."""
@@ -203,13 +209,12 @@ class Terms:
     @cached_property
     def claimed(self) -> float | None:
         """What the paper's own accounting would print."""
-        claim = self.plan.method_spec.claim
-        if claim is None or not self.plan.published:
-            return None
-        return claim(self.plan, self.multiplier, *self.claim_inputs)
+        claim = self.plan.claim
+        return None if claim is None else claim(self.plan, self.multiplier, *self.claim_inputs)
 
     @property
     def claim_inputs(self) -> tuple[float | None, int | None]:
+        """The sampling rate and the number of steps that the paper's own accounting takes."""
         return self.scheme.claim_inputs(self.public)
 
     # ---- the ledger ------------------------------------------------------------------------------------------------------
@@ -238,96 +243,3 @@ class Terms:
             "observer": str(plan.observer),
         }
         return words | {"exposures": self.exposures}
-
-
-def prelude_multipliers(plan: Plan, relation: Relation) -> tuple[float, ...]:
-    """The noise of each statistic: together they take the preparation's share of the budget, as Gaussians add up in 1/z^2.
-
-    Where a plan gives a multiplier and no epsilon, the share is that of one round without sampling. 0: no noise.
-    """
-    if plan.preparation is None:
-        return ()
-    statistics, share = plan.preparation.statistics, plan.preparation.share
-    if not plan.private:
-        return (0.0,) * len(statistics)
-    whole = _budget(plan, relation)
-    return tuple(_five_digits(whole / math.sqrt(share * one.part)) for one in statistics)
-
-
-def _budget(plan: Plan, relation: Relation) -> float:
-    """The multiplier of one release without sampling that would take the whole budget."""
-    if plan.epsilon is not None:
-        return _whole(plan.epsilon, plan.delta, relation)
-    assert plan.multiplier is not None
-    return plan.multiplier
-
-
-def _whole(epsilon: float, delta: float, relation: Relation) -> float:
-    return (2.0 if relation == Relation.REPLACE_ONE else 1.0) / gdp.mu(epsilon, delta)
-
-
-def _five_digits(z: float) -> float:
-    """Rounded up, so that two machines agree on it."""
-    digits = 4 - math.floor(math.log10(z))
-    return math.ceil(z * 10.0**digits) / 10.0**digits
-
-
-def settle(plan: Plan, public: PublicSizes) -> Terms:
-    """Terms of a plan whose rounds follow a schedule."""
-    if plan.published and plan.method_spec.claim is not None:
-        return Terms(plan, public, _as_published(plan, public), plan.rounds)
-    if plan.multiplier is None:
-        return _calibrate(plan, public)
-    if plan.epsilon is None:
-        return Terms(plan, public, plan.multiplier, plan.rounds)
-    return _within(plan, public, plan.multiplier, plan.epsilon)
-
-
-def check_clients(plan: Plan, public: PublicSizes) -> None:
-    if public.clients != plan.clients:
-        raise BadInput(f"the plan is for {plan.clients} clients and the data has {public.clients}; make them agree.")
-
-
-def _calibrate(plan: Plan, public: PublicSizes) -> Terms:
-    """With the least scale of noise at which the whole run stays within epsilon."""
-    assert plan.epsilon is not None
-    terms = Terms(plan, public, 1.0, plan.rounds)
-    return terms.at(calibration.scale_for(lambda z: terms.at(z).total, plan.epsilon, plan.delta, terms.relation))
-
-
-def _within(plan: Plan, public: PublicSizes, z: float, epsilon: float) -> Terms:
-    """As many of the plan's rounds as the budget covers; none at all is a refusal."""
-    low, high = 0, plan.rounds
-    while low < high:
-        middle = (low + high + 1) // 2
-        if Terms(plan, public, z, middle).spent.epsilon <= epsilon:
-            low = middle
-        else:
-            high = middle - 1
-    if low == 0:
-        one = Terms(plan, public, z, 1).spent.epsilon
-        raise BudgetRefused(
-            f"one round at multiplier {z:g} costs epsilon {one:.3g}, and the budget is {epsilon:g}; "
-            "raise multiplier, or leave it out to have it calibrated."
-        )
-    return Terms(plan, public, z, low)
-
-
-def _as_published(plan: Plan, public: PublicSizes) -> float:
-    """The multiplier at which the paper's own accounting prints the epsilon that was asked for."""
-    if plan.multiplier is not None:
-        return plan.multiplier
-    assert plan.epsilon is not None
-    claim, told = plan.method_spec.claim, Terms(plan, public, 1.0, plan.rounds).claim_inputs
-    assert claim is not None
-    if claim(plan, 0.5, *told) == claim(plan, 50.0, *told):  # a mere label, that no noise is derived from
-        return _calibrate(plan.replace(variant="certified"), public).multiplier
-    low, high = 1e-3, 1e4
-    for _ in range(60):
-        middle = math.sqrt(low * high)
-        said = claim(plan, middle, *told)
-        if said is None or said <= plan.epsilon:
-            high = middle
-        else:
-            low = middle
-    return high

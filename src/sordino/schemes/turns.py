@@ -124,6 +124,7 @@ class Turns(Client):
 
     @cached_property
     def bands(self) -> Bands:
+        """The correlation of the noise over rounds."""
         return Bands.square_root(self.separation, self.momentum)
 
     @property
@@ -161,8 +162,8 @@ class Turns(Client):
         order = stream(self.plan.seed, 0, SERVER, "turns").permutation(self.plan.clients)
         return [np.sort(order[g :: self.separation]) for g in range(self.separation)]
 
-    def turn(self, round: int) -> np.ndarray | None:
-        return None if self.separation == 1 else self._groups[(round - 1) % self.separation]
+    def turn(self, t: int) -> np.ndarray | None:
+        return None if self.separation == 1 else self._groups[(t - 1) % self.separation]
 
     @property
     def turn_rate(self) -> float:

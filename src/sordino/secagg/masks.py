@@ -28,10 +28,12 @@ class Unsealable(Exception):
 
 
 def new_secret() -> bytes:
+    """A fresh private key for one exchange."""
     return X25519PrivateKey.generate().private_bytes_raw()
 
 
 def public_of(secret: bytes) -> bytes:
+    """The public key that belongs to a private one."""
     return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
@@ -42,6 +44,7 @@ def agree(secret: bytes, public: bytes, salt: bytes, purpose: str, *numbers: int
 
 
 def derive(secret: bytes, salt: bytes, purpose: str, *numbers: int) -> bytes:
+    """A key for one purpose, from a shared secret (HKDF)."""
     info = f"sordino {purpose}".encode() + struct.pack(f"<{len(numbers)}Q", *numbers)
     return HKDF(hashes.SHA256(), KEY, salt, info).derive(secret)
 
@@ -64,6 +67,7 @@ def seal(key: bytes, text: bytes) -> bytes:
 
 
 def unseal(key: bytes, letter: bytes) -> bytes:
+    """The text of a sealed letter; `Unsealable` if it was changed or is from someone else."""
     try:
         return ChaCha20Poly1305(key).decrypt(bytes(12), letter, None)
     except InvalidTag:

@@ -194,6 +194,7 @@ class Member:
 
     @classmethod
     def from_json(cls, plain: Plain, identity: Identity = NOBODY) -> Member:
+        """The member that `to_json` kept, to go on after a restart."""
         made = cls(Roster.from_json(plain["roster"]), plain["me"], identity)
         made._letters = bytes.fromhex(plain["letters"])
         made._masks = [bytes.fromhex(secret) for secret in plain["masks"]]

@@ -56,9 +56,11 @@ class Roster:
 
     @cached_property
     def digest(self) -> bytes:
+        """What every letter is bound to: members who saw different rosters cannot read each other."""
         return hashlib.sha256(json.dumps(["sordino roster", self.to_json()], sort_keys=True).encode()).digest()
 
     def to_json(self) -> dict[str, object]:
+        """The roster as the server sends it."""
         return {
             "session": self.session,
             "members": list(self.members),
@@ -68,6 +70,7 @@ class Roster:
 
     @classmethod
     def from_json(cls, plain: Plain) -> Roster:
+        """The roster that a server sent."""
         return cls(plain["session"], tuple(plain["members"]), plain["threshold"], plain["sums"])
 
 
@@ -110,9 +113,11 @@ class Advert:
 
     @property
     def keys(self) -> tuple[bytes, ...]:
+        """All public keys of the advert, in the order that is signed."""
         return (self.letters, *self.masks, *self.seeds)
 
     def fits(self, roster: Roster) -> bool:
+        """Whether the advert is of a member and has the keys that the roster asks for."""
         return (
             self.member in roster.members
             and len(self.masks) == len(self.seeds) == roster.sums
@@ -120,6 +125,7 @@ class Advert:
         )
 
     def to_json(self) -> dict[str, object]:
+        """The advert as it is sent."""
         return {
             "member": self.member,
             "letters": self.letters.hex(),
@@ -130,6 +136,7 @@ class Advert:
 
     @classmethod
     def from_json(cls, plain: Plain) -> Advert:
+        """The advert that a member sent; a malformed one is refused."""
         try:
             return cls(
                 int(plain["member"]),

@@ -2,6 +2,7 @@
 
 before    what is looked at before the first grant
 loop      the rounds, with callbacks around them
+figures   how good the finished model is, at each client and on held-out records
 ending    what a run leaves behind
 result    what is given back
 """

@@ -86,5 +86,6 @@ def _evaluate(module: nn.Module, federation: Federation) -> Figures | None:
 
 
 def write_statement(folder: RunFolder, statement: Statement) -> None:
+    """Write statement.txt and statement.json."""
     folder.write("statement.txt", statement.text() + "\n")
     folder.write("statement.json", json.dumps(statement.to_json(), indent=2) + "\n")

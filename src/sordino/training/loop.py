@@ -8,12 +8,9 @@ Everything but the rounds themselves is a callback (`sordino.callbacks`).
 
 from __future__ import annotations
 
-import copy
-import json
 import math
 import os
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,8 +34,7 @@ from sordino.callbacks import (
 from sordino.clients.personal import PersonalModels
 from sordino.data.schema import CLASSIFICATION
 from sordino.engines import Aborted, EngineOptions, Setup, Started, StartEngine, client_scores, start_engine
-from sordino.engines.client_scores import Spread
-from sordino.errors import BadInput, BudgetRefused, SordinoError, SordinoWarning
+from sordino.errors import BadInput, BudgetRefused, SordinoError
 from sordino.federation import binding, checkpoint
 from sordino.federation.checkpoint import Checkpoint
 from sordino.federation.folder import RunFolder, told_when_full
@@ -54,11 +50,10 @@ from sordino.privacy.data_account import DataAccount
 from sordino.privacy.ledger import Ledger
 from sordino.schemes import held_out, prelude, settle
 from sordino.schemes.build_statement import build_statement
-from sordino.schemes.client import ClientUpdate
 from sordino.schemes.prelude import Ask
 from sordino.schemes.round import Context, RoundResult
 from sordino.schemes.terms import Terms
-from sordino.training import before, ending
+from sordino.training import before, ending, figures
 from sordino.training.result import Result
 
 if TYPE_CHECKING:
@@ -157,6 +152,7 @@ class _Training:
         ledger: Ledger | None = None
         started: Started | None = None
         aside: Ledger | None = None  # of the held-out records
+        tested: NoisyFigures | None = None
         counted = self._count()  # before any grant
         try:
             if self.measure is not None:
@@ -185,8 +181,10 @@ class _Training:
             ending.write_statement(self.folder, statement)  # before anything that can fail
             for callback in self.callbacks:
                 callback.on_end(run)
-            fairness = self._client_scores(setup, run)
-            tested = None if aside is None else self._test(setup, run, aside)
+            fairness = figures.client_spread(setup, run)
+            if aside is not None:
+                assert self.measure is not None
+                tested = figures.held_out_test(setup, run, self.measure, aside, self.test)
         finally:
             self.folder.close()
             for book in (ledger, aside):
@@ -201,34 +199,6 @@ class _Training:
         return (
             result if aside is None or tested is not None else replace(result, warnings=(*result.warnings, NOT_TESTED))
         )
-
-    def _client_scores(self, setup: Setup, run: Run) -> Spread | None:
-        """How the model does at each client, on public splits. Figures of personal models stay with the personal models."""
-        theta, work = run.state.theta, run.started.work
-        if self.plan.task != CLASSIFICATION:
-            return None  # there is no accuracy
-        if setup.personal is not None and isinstance(work, ClientUpdate):
-            own = client_scores.spread(
-                setup.model, setup.federation, lambda k: work.own_model(k, run.state.round + 1, theta)
-            )
-            client_scores.write_personal(self.folder.personal, own)
-        found = client_scores.spread(setup.model, setup.federation, lambda k: theta)
-        if found is not None:
-            self.folder.write("fairness.json", json.dumps(found.to_json(), indent=2) + "\n")
-        return found
-
-    def _test(self, setup: Setup, run: Run, ledger: Ledger) -> NoisyFigures | None:
-        """How good the model is on the held-out records, with noise; None if that was cut short."""
-        measure, held = self.measure, setup.federation.held_out
-        assert measure is not None and held is not None
-        model = copy.deepcopy(setup.model)
-        model.load_state_dict(self.initial)
-        ask = self.test or held_out.here(held, self.plan, measure, model)
-        try:
-            return held_out.play(setup.terms, measure, ledger, ask, run.state.theta, self.folder.path)
-        except Aborted as gone:
-            warnings.warn(f"the held-out records were not tested on: {gone}", SordinoWarning, stacklevel=2)
-            return None
 
     def _count(self) -> str:
         """Enter this run into the account of the data, once, and say what all runs on it have spent."""

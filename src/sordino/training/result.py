@@ -42,9 +42,11 @@ class Result:
 
     @property
     def epsilon(self) -> float:
+        """Epsilon of the whole run, proven; infinite if it is not private."""
         return self.terms.spent.epsilon
 
     def to_json(self) -> dict[str, object]:
+        """What `sordino train --json` prints."""
         plan, claimed = self.plan, self.terms.claimed
         seconds = [row["seconds"] for row in self.metrics]
         guess = [plan.method_spec.guess] if plan.published and plan.method_spec.guess else []

@@ -38,10 +38,12 @@ class Chain:
 
     @property
     def head(self) -> str:
+        """The hash of the last line."""
         return self.hashes[-1]
 
     @property
     def about(self) -> Row:
+        """What the first line says of the guarantee."""
         return self.header["about"]
 
     @property

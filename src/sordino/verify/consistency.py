@@ -16,6 +16,7 @@ from sordino.verify.verdict import Broken, Check
 
 
 def read_statement(folder: Path) -> Row:
+    """The statement of a run; a missing or malformed one breaks the check."""
     try:
         found = json.loads((folder / "statement.json").read_text())
     except FileNotFoundError:

@@ -17,6 +17,7 @@ _MOST_ROUNDS, _MOST_CLIENTS = 10**6, 10**8  # a file may name any number
 
 
 def load(folder: Path) -> Plan:
+    """The plan of a run; one that cannot be used breaks the check."""
     try:
         return Plan.load(folder / "plan.toml")
     except SordinoError as error:

@@ -52,6 +52,7 @@ class Recomputed:
 
     @property
     def tight(self) -> bool:
+        """Whether the other accountant is tight too, so that both numbers must agree."""
         return self.accountant in ("gaussian", "pld")
 
 

@@ -22,6 +22,7 @@ class Check:
     said: str
 
     def to_json(self) -> dict[str, object]:
+        """One check as `sordino verify --json` prints it."""
         return {"name": self.name, "ok": self.ok, "said": self.said}
 
 
@@ -41,6 +42,7 @@ class Verdict:
         return all(check.ok is not False for check in self.checks)
 
     def to_json(self) -> dict[str, object]:
+        """What `sordino verify --json` prints."""
         return {
             "run": self.run,
             "ok": self.ok,

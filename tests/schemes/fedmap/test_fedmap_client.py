@@ -26,8 +26,8 @@ from sordino.schemes import certified, settle  # noqa: E402
 from sordino.schemes.fedmap.client import ClientState, ClientTask, ControlledSteps, Report  # noqa: E402
 from sordino.schemes.fedmap.metanet import features  # noqa: E402
 from sordino.schemes.fedmap.published import PublishedSteps  # noqa: E402
-from sordino.schemes.local import _Door  # noqa: E402
 from sordino.schemes.request import CONTRIBUTE, Request  # noqa: E402
+from sordino.schemes.step_door import StepDoor  # noqa: E402
 
 ORDER = 8
 WILD = st.one_of(
@@ -212,7 +212,7 @@ def test_only_released_values_steer(monkeypatch):
             np.full(len(y), 0.1 if flip else 100.0),
         )
         # What the door lets out is scripted; all that lies before it differs between the two.
-        monkeypatch.setattr(_Door, "answer", lambda self, *asked: Answer(np.array([-3.0]), self.units, 1.0))
+        monkeypatch.setattr(StepDoor, "answer", lambda self, *asked: Answer(np.array([-3.0]), self.units, 1.0))
         monkeypatch.setattr(certified, "check_released", lambda *said: None)
         return give(steps)
 

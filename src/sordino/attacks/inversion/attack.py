@@ -33,10 +33,12 @@ class Task:
 
     @property
     def victim(self) -> Victim:
+        """Who is attacked: the model, its loss and the shape of a record."""
         return self.matcher.victim
 
     @property
     def message(self) -> ObservedMessage:
+        """What the attacker saw of the victim's update."""
         return self.matcher.message
 
 

@@ -10,17 +10,9 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from sordino.attacks.inversion.layers import (
-    Convolution,
-    Dense,
-    Flatten,
-    Layer,
-    MaxPool,
-    MeanPool,
-    Relu,
-    Sigmoid,
-    Tanh,
-)
+from sordino.attacks.inversion.activations import Relu, Sigmoid, Tanh
+from sordino.attacks.inversion.layers import Convolution, Dense, Layer
+from sordino.attacks.inversion.pooling import Flatten, MaxPool, MeanPool
 
 _POINTWISE: dict[Any, Callable[[], Layer]] = {
     torch.sigmoid: Sigmoid, F.sigmoid: Sigmoid, nn.Sigmoid: Sigmoid, "sigmoid": Sigmoid,

@@ -32,9 +32,11 @@ class SignedAdam:
 
     @classmethod
     def start(cls, point: Tensor) -> SignedAdam:
+        """Adam at this point, with both means at zero."""
         return cls(point, torch.zeros_like(point), torch.zeros_like(point))
 
     def move(self, slope: Tensor, rate: float, low: Tensor, high: Tensor) -> None:
+        """One step of Adam with the signs of the slope, kept between `low` and `high`."""
         slope = slope.sign()
         self.count += 1
         self.first.lerp_(slope, 0.1)
@@ -44,10 +46,12 @@ class SignedAdam:
         torch.minimum(torch.maximum(self.point, low, out=self.point), high, out=self.point)
 
     def arrays(self) -> Arrays:
+        """All of its state, for a file from which a search goes on."""
         return {"point": self.point, "first": self.first, "second": self.second, "count": torch.tensor([self.count])}
 
     @classmethod
     def from_arrays(cls, kept: Mapping[str, Tensor]) -> SignedAdam:
+        """The search that `arrays` described."""
         return cls(kept["point"], kept["first"], kept["second"], int(kept["count"][0]))
 
 
@@ -68,6 +72,7 @@ class LBFGS:
 
     @classmethod
     def start(cls, point: Tensor, f: Objective) -> LBFGS:
+        """A search at this point, without any memory of steps."""
         value, slope = f(point)
         return cls(point, value, slope, point.new_zeros(0, len(point)), np.zeros((0, 0)))
 
@@ -128,9 +133,11 @@ class LBFGS:
         return torch.from_numpy(found.astype(np.float32)) @ self.pairs + own * self.slope
 
     def arrays(self) -> Arrays:
+        """All of its state, for a file from which a search goes on."""
         kept = {"point": self.point, "slope": self.slope, "value": torch.tensor([self.value], dtype=torch.float64)}
         return {**kept, "pairs": self.pairs, "inner": torch.from_numpy(self.inner)}
 
     @classmethod
     def from_arrays(cls, kept: Mapping[str, Tensor]) -> LBFGS:
+        """The search that `arrays` described."""
         return cls(kept["point"], float(kept["value"][0]), kept["slope"], kept["pairs"], kept["inner"].numpy())

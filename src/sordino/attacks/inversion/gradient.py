@@ -118,6 +118,7 @@ class Matcher:
 
     @property
     def fast(self) -> bool:
+        """Whether the passes of `chain` serve this model, and not autograd."""
         return self.chain is not None
 
     def step(self, x: Tensor, labels: Tensor, distance: Distance, prior: FeaturePrior | None = None) -> Pull:

@@ -52,23 +52,23 @@ def observe(
     client: int,
     records: np.ndarray,
     theta: np.ndarray | None = None,
-    round: int = 1,
+    t: int = 1,
     defence: Change | None = None,
     others: bool = False,
 ) -> ObservedMessage:
-    """What the observer of `plan` sees of `records` (their places at `client`) in `round`, on the model `theta`.
+    """What the observer of `plan` sees of `records` (their places at `client`) in round `t`, on the model `theta`.
 
     Without `theta` the clients start from the model before round one. The bound is the one that the rule begins with.
     `defence` is one of your own, in place of the plan's.
     """
-    why = refusal(plan, round)
+    why = refusal(plan, t)
     if why is not None:
         raise BadInput(why)
     if not len(records):
         raise BadInput("no records were given to attack; name at least one place at the client.")
     group = _population(federation, client, records, others)
     alone = _plan(plan, group.clients)
-    terms = _terms(plan, alone, federation, group, round)
+    terms = _terms(plan, alone, federation, group, t)
     module = make(plan.seed)
     site = Site(module, group, alone)
     start = site.flat.vector().cpu().numpy() if theta is None else np.asarray(theta, np.float32)
@@ -83,13 +83,11 @@ def observe(
                 "use the client unit, or method fedavg."
             )
         work.defence = defence
-    mean, bound, multiplier = _one_round(
-        terms, rule, InProcess(work, Scoring(site, shared), shared), work, start, round
-    )
+    mean, bound, multiplier = _one_round(terms, rule, InProcess(work, Scoring(site, shared), shared), work, start, t)
     return _as_seen(plan, alone, group, terms, mean, start, bound, multiplier, others, len(records))
 
 
-def refusal(plan: Plan, round: int = 1) -> str | None:
+def refusal(plan: Plan, t: int = 1) -> str | None:
     """Why the messages of this plan cannot be had, and what to do; None if they can."""
     if plan.secure:
         return (
@@ -103,7 +101,7 @@ def refusal(plan: Plan, round: int = 1) -> str | None:
         )
     if plan.scheme.min_cohort > 1:
         return f"messages of method {plan.method} under secure aggregation need two clients at least; use --observer server."
-    if (plan.method_spec.scheme is not None or plan.scheme.keeps_personal) and round > 1:
+    if (plan.method_spec.scheme is not None or plan.scheme.keeps_personal) and t > 1:
         return f"clients of method {plan.method} keep a state of their own over the rounds; attack its first round."
     return None
 
@@ -141,7 +139,7 @@ def _plan(plan: Plan, clients: int) -> Plan:
     return plan.replace(**changes, relation=None)
 
 
-def _terms(plan: Plan, alone: Plan, federation: Federation, group: Federation, round: int) -> Terms:
+def _terms(plan: Plan, alone: Plan, federation: Federation, group: Federation, t: int) -> Terms:
     """The noise of the whole run, on the small population."""
     if plan.method_spec.scheme is not None:
         return settle(alone, PublicSizes.of(group))
@@ -173,14 +171,14 @@ class _Spy:
 
 
 def _one_round(
-    terms: Terms, rule: Rule, engine: InProcess, work: Any, theta: np.ndarray, round: int
+    terms: Terms, rule: Rule, engine: InProcess, work: Any, theta: np.ndarray, t: int
 ) -> tuple[np.ndarray, float | None, float]:
     """The mean that the server receives, the bound and the multiplier."""
     ledger = cast(Ledger, _Charged())
     rounds: Any = terms.scheme.rounds(Context(terms, rule, engine, work, ledger, Draws(terms.plan)))
     spy = _Spy(rounds.optimizer)
     rounds.optimizer = spy
-    before = replace(rounds.start(theta.copy()), round=round - 1)
+    before = replace(rounds.start(theta.copy()), round=t - 1)
     _, facts = rounds.run(before)
     return spy.mean, facts.bound, float(facts.multiplier)
 
@@ -220,9 +218,14 @@ def _as_seen(
     )  # fmt: skip
 
 
+def defended(plan: Plan) -> bool:
+    """Whether noise, or a heuristic, stands between the attacker and a client's update."""
+    return plan.private or plan.defence is not None
+
+
 def view_of(plan: Plan) -> str:
     """What the attacker is taken to see, in words."""
-    if not plan.private and plan.defence is None:
+    if not defended(plan):
         return OPEN
     if not plan.private:
         return f"the client's own message behind {plan.defence}, a heuristic without a guarantee"
@@ -244,7 +247,7 @@ def undefended(plan: Plan) -> Plan:
 
 def released(plan: Plan, federation: Federation) -> tuple[events.Event, Relation] | None:
     """The event of the whole run and its relation, for the reconstruction bound; None where nothing is proven as one event."""
-    if not plan.private or plan.method_spec.scheme is not None:
+    if plan.method_spec.scheme is not None:
         return None
     terms = settle(plan, PublicSizes.of(federation))
     return (terms.total, terms.relation) if terms.proven else None

@@ -8,7 +8,7 @@ images of less than 11 pixels a side get the widest window that fits, and `windo
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 
 import numpy as np
 
@@ -29,6 +29,7 @@ class Likeness:
     ssim: float
 
     def to_json(self) -> dict[str, float]:
+        """Each measure by its name."""
         return asdict(self)
 
 
@@ -86,4 +87,5 @@ def compare(originals: np.ndarray, made: np.ndarray) -> tuple[list[Likeness], np
 
 def average(found: list[Likeness]) -> Likeness:
     """The mean of each measure over images."""
-    return Likeness(*(float(np.mean([getattr(one, name) for one in found])) for name in ("mse", "psnr", "ssim")))
+    measures = zip(*(astuple(one) for one in found))
+    return Likeness(*(float(np.mean(each)) for each in measures))

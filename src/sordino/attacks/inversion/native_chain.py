@@ -14,17 +14,9 @@ import torch
 from torch import Tensor
 
 from sordino import native
-from sordino.attacks.inversion.layers import (
-    Convolution,
-    Dense,
-    Flatten,
-    Layer,
-    MaxPool,
-    MeanPool,
-    Relu,
-    Sigmoid,
-    Tanh,
-)
+from sordino.attacks.inversion.activations import Relu, Sigmoid, Tanh
+from sordino.attacks.inversion.layers import Convolution, Dense, Layer
+from sordino.attacks.inversion.pooling import Flatten, MaxPool, MeanPool
 
 KINDS: dict[type[Layer], int] = {  # as in passes.c
     Convolution: 0, Dense: 0, Relu: 1, Sigmoid: 2, Tanh: 3, MaxPool: 4, MeanPool: 5, Flatten: 6,
@@ -41,6 +33,7 @@ class Window:
     padding: tuple[int, int] = (0, 0)
 
     def places(self, shape: Shape) -> tuple[int, int]:
+        """How many positions the window takes in an image of this shape, down and across."""
         sides = [(n + 2 * p - k) // s + 1 for n, k, s, p in zip(shape, self.kernel, self.stride, self.padding)]
         return sides[0], sides[1]
 

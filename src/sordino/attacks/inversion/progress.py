@@ -57,6 +57,7 @@ class Progress:
         return arrays, {name: float(value) for name, value in json.loads(said.get("numbers", "{}")).items()}
 
     def due(self) -> bool:
+        """Whether it is time to save again."""
         return self.path is not None and time.monotonic() - self._last >= self.every
 
     def save(self, arrays: dict[str, Tensor], numbers: dict[str, float]) -> None:
@@ -73,5 +74,6 @@ class Progress:
         self._last = time.monotonic()
 
     def forget(self) -> None:
+        """Delete the file: the search is over."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)

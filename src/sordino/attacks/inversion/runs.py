@@ -65,6 +65,7 @@ class InversionSettings:
             one_of(MODELS, models=one)
 
     def changes(self, one: Entry, adaptive: bool = False) -> Json:
+        """The settings of one attack that differ from its defaults."""
         own: Json = {"seed": self.seed}
         if adaptive:
             own["adaptive"] = True
@@ -208,7 +209,7 @@ class _Study:
     def _control(self, attack: MessageAttack, victim: Victim, model: str, key: str) -> _Attacked | None:
         """The same attack without the defence; None where there is none to compare with, or nobody asked."""
         plan = self.run.plan
-        if not self.settings.control or (not plan.private and plan.defence is None):
+        if not self.settings.control or not messages.defended(plan):
             return None
         return self._attacked(messages.undefended(plan), attack, victim, model, f"{key}-control")
 

@@ -52,6 +52,7 @@ class Found:
     seconds: float
 
     def reconstruction(self, images: np.ndarray) -> Reconstruction:
+        """The result of the search as the images that the attacker would show."""
         return Reconstruction(images, self.labels, float(self.least.min()), self.steps, self.seconds)
 
 

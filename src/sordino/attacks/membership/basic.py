@@ -32,6 +32,7 @@ class Threshold:
         one_of(NUMBERS, number=self.number)
 
     def guess(self, game: Game) -> Guess:
+        """Judge records by one number against the threshold that is best on the attacker's own records."""
         values = measure(self.number, game.outputs(), game.labels)
         own, members, judged = values[game.own], game.own_members, values[game.judged]
         common = best_threshold(own, members)

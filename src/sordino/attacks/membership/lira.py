@@ -34,6 +34,7 @@ class Lira:
     reach = frozenset({Reach.QUERIES, Reach.SHADOWS})
 
     def guess(self, game: Game) -> Guess:
+        """Judge each record by how likely its output is among models with it and among models without it."""
         references = game.references(self.models)
         phi, known = statistics(game.outputs(), references, game.labels)
         score = online if self.online else offline

@@ -27,6 +27,7 @@ class Leaks:
     reach = frozenset({Reach.QUERIES, Reach.SHADOWS})
 
     def guess(self, game: Game) -> Guess:
+        """Learn from one shadow model what outputs of members look like, and judge the attacked model's outputs by that."""
         shadow = game.shadows(1)
         learnt = self._table(shadow.logits[0])
         inside = shadow.inside[0]

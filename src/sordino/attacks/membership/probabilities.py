@@ -37,12 +37,14 @@ class Trees:
         one_of(VECTORS, vector=self.vector)
 
     def guess(self, game: Game) -> Guess:
+        """Learn to tell members by their probability vectors, from the attacker's own records."""
         table = self.table(game.outputs(), game.labels)
         seed = int(game.rng(f"{self.kind}-{self.vector}").integers(2**31))
         scores = self.fit_and_score(table[game.own], game.own_members, table[game.judged], seed)
         return Guess(scores, 0.5)
 
     def table(self, logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """One row of features per record: the vector, its largest entries, or a summary with the label."""
         if self.vector == "label":
             return features.summary(logits, labels)
         return features.softmax(logits) if self.vector == "full" else features.largest(logits, logits.shape[1])
@@ -55,6 +57,7 @@ class Trees:
         return fitted.predict_proba(judged.astype(np.float32))[:, 1]
 
     def classifier(self, seed: int, records: int) -> Any:
+        """The classifier of this kind, from scikit-learn, for so many records."""
         from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
         from sklearn.model_selection import GridSearchCV
         from sklearn.tree import DecisionTreeClassifier

@@ -42,6 +42,7 @@ class Quantile:
         one_of(LOSSES, loss=self.loss)
 
     def guess(self, game: Game) -> Guess:
+        """Judge each record by the quantile that its score would have among records like it that are no members."""
         labels, scores = game.labels[game.judged], np.zeros(len(game.judged))
         groups = self.groups(game)
         for group in groups:

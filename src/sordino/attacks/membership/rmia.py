@@ -36,6 +36,7 @@ class Rmia:
     reach = frozenset({Reach.QUERIES, Reach.SHADOWS})
 
     def guess(self, game: Game) -> Guess:
+        """Judge each record by how often its likelihood ratio beats that of population records."""
         if len(game.population_labels) < 10:
             raise BadInput(
                 "rmia compares with population records, and fewer than 10 are left; use a larger test split."
@@ -73,6 +74,7 @@ def mean_out(known: np.ndarray, inside: np.ndarray) -> np.ndarray:
 
 
 def ratio(p: np.ndarray, out: np.ndarray, a: float) -> np.ndarray:
+    """How much likelier the attacked model makes a record than the mean of models with and without it does."""
     return np.maximum(p, _LEAST) / np.maximum(((1 + a) * out + (1 - a)) / 2, _LEAST)
 
 

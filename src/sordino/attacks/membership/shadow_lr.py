@@ -37,6 +37,7 @@ class ShadowLR:
     reach = frozenset({Reach.QUERIES, Reach.SHADOWS})
 
     def guess(self, game: Game) -> Guess:
+        """Fit a logistic regression on the outputs of shadow models, and judge the attacked model's outputs by it."""
         shadows = game.shadows(self.shadows)
         count = len(shadows.inside)
         labels = np.tile(game.population_labels, count)
@@ -60,12 +61,14 @@ class ShadowLR:
 
 
 def fit(table: np.ndarray, inside: np.ndarray) -> LogisticRegression:
+    """A balanced logistic regression that tells members from the features of `table_of`."""
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(max_iter=2000, class_weight="balanced").fit(table, inside)
 
 
 def table_of(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The features of a record: its three largest logits, loss, entropy and margin."""
     top = features.largest(logits, min(3, logits.shape[1]))
     rest = [features.loss(logits, labels), features.entropy(logits), features.margin(logits, labels)]
     return np.column_stack([top, *rest])

@@ -9,8 +9,10 @@ holder     the resident part of a data holder: data, policy, ledger, secrets
 engine     the engine: the same round as in one process, with clients elsewhere
 transport  how the engine reaches holders: Flower's grid, or a direct call in tests
 local      the socket between a holder and Flower's client app
-apps       Flower's ServerApp and ClientApp, both thin
-superlink, supernode, control    Flower's own processes, and how they are started and asked
-serving, joining                 what `sordino serve` and `sordino join` do
-tidings    what a node's log means, in a sentence for its operator
+acceptance what the server accepts of a client in the clear
+secure     the server's side of a secure sum; `membership` is a holder's side
+seals      signatures and sequence numbers on every message
+node_status    what a node's log means, in a sentence for its operator
+
+`sordino.deployment` starts Flower's own processes and holds its two apps.
 """

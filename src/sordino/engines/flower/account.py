@@ -1,15 +1,15 @@
 """FedMAP's account at the client that it belongs to, for runs whose server is told sums only.
 
-Of the last round that the client took part in the account has two entries: what it kept before, and what it kept after. It is on
-disk before a round's budget is granted and before an answer leaves. The next round goes on from
+The account has two entries for the last round that the client took part in: its state before the round, and its state after it. The
+account is on disk before a round's budget is granted and before an answer leaves. The next round goes on from
 
     the entry after     as a rule
     the entry before    if the same round is tried again, with the same seeded noise; with secure noise it is refused
-    before, charged     if the round came to nothing here, or the server says that it did everywhere: all of its budget
-                        counts as spent
+    before, charged     if the round failed here, or the server says that it failed everywhere: all of its budget counts
+                        as spent
 
-What the server says can only add to what counts as spent, never take from it. Nor can a file that fell behind, when the machine itself
-went down: rounds that the ledger, which is synced to the disk, knows and the account does not count as spent too.
+What the server says can only add to what counts as spent, never take from it. The same holds for a file that fell behind when the
+machine went down: the ledger is synced to the disk, and a round that it knows and the account does not know counts as spent too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Account:
         self.before: ClientState = ClientState.blank()
         self.after: ClientState | None = self.before
         self._grant = 0.0  # of that round
-        self._base = self.before  # of the errand that was asked for last
+        self._base = self.before  # of the task that was asked for last
         if path.exists():
             self._load()
 
@@ -67,6 +67,7 @@ class Account:
         self._save()
 
     def close(self, own: ClientState) -> None:
+        """Keep the client's state as it is after the round."""
         self.after = own
         self._save()
 

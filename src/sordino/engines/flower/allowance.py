@@ -58,10 +58,12 @@ class Allowance:
 
     @property
     def epsilon(self) -> float:
+        """The epsilons of all reserved runs, added up and rounded up."""
         return round_up(sum((Fraction(e) for e, _ in self.runs.values()), Fraction(0)))
 
     @property
     def delta(self) -> float:
+        """The deltas of all reserved runs, added up and rounded up."""
         return round_up(sum((Fraction(d) for _, d in self.runs.values()), Fraction(0)))
 
     def check(self, run: str, epsilon: float, delta: float, policy: Policy) -> bool:
@@ -94,4 +96,5 @@ class Allowance:
         self.runs[run] = (epsilon, delta)
 
     def close(self) -> None:
+        """Let go of the file and its lock."""
         os.close(self._fd)

@@ -55,6 +55,7 @@ __all__ = ["client_app", "server_app"]
 
 
 def files() -> dict[str, bytes]:
+    """The files of a Flower app that runs Sordino, by name."""
     return {
         "pyproject.toml": CONFIG.format(version=version("sordino")).encode(),
         "sordino_app/__init__.py": b'"""Sordino on Flower."""\n',
@@ -71,6 +72,7 @@ def build() -> tuple[bytes, str]:
 
 
 def write(folder: Path) -> None:
+    """Write the app into a folder, for `flwr run`."""
     for name, content in files().items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)

@@ -2,7 +2,7 @@
 
 A client that does not answer in time, or whose answer does not fit, is lost to the round; the others are not. Towards
 the observer `secagg-server` contributions and answers come masked and only their sum is opened (`secure`); else they
-come as they are, and what is longer than the bound allows is refused. If fewer clients are left than the plan's noise
+come as they are, and what is longer than the bound allows is refused (`acceptance`). If fewer clients are left than the plan's noise
 is cut for, or than `least`, the round is aborted and nothing is opened.
 """
 
@@ -19,21 +19,22 @@ import numpy as np
 
 from sordino.engines import Aborted
 from sordino.engines.flower import wire
+from sordino.engines.flower.acceptance import Acceptance, evidence
 from sordino.engines.flower.part import Facts
 from sordino.engines.flower.secure import Opened, SecureSums
 from sordino.engines.flower.transport import SecureChannel
-from sordino.engines.flower.wire import MalformedMessage, Message
+from sordino.engines.flower.wire import Message
 from sordino.engines.scoring import Scoring
 from sordino.errors import BadInput, at_least, positive, whole
 from sordino.preparation import Released, Stages
-from sordino.privacy.vocabulary import Observer, Unit
+from sordino.privacy.vocabulary import Observer
 from sordino.rules.query import answer_length, is_raw
 from sordino.schemes.aggregate import Aggregate, aggregate
 from sordino.schemes.fedmap import messages
 from sordino.schemes.fedmap.client import ClientTask
 from sordino.schemes.held_out import Test
 from sordino.schemes.prelude import Ask
-from sordino.schemes.request import HELD_OUT, PRELUDE, QUERY, Reply, Request
+from sordino.schemes.request import PRELUDE, QUERY, Reply, Request
 from sordino.schemes.terms import Terms
 
 log = logging.getLogger("sordino.server")
@@ -57,7 +58,7 @@ class Patience:
 class RemoteWork:
     """The server's view of clients' work: an item is a client, and what it does is its own business."""
 
-    def items(self, round: int, cohort: np.ndarray) -> list[int]:
+    def items(self, t: int, cohort: np.ndarray) -> list[int]:
         return [int(k) for k in cohort]
 
     def weight(self, item: int) -> int:
@@ -122,6 +123,7 @@ class Remote:
         self.tested: np.ndarray | None = None  # the weights that clients test on held-out records
         self._attempt, self._last = "", ("", 0)  # this try of a round; its last phase and round
         self._sums = SecureSums(post, patience, facts.clients)
+        self._accept = Acceptance(terms, facts, theta.size)
         self._late: set[int] = set()  # clients that missed a deadline and have not been heard of since
 
     # ---- the engine ------------------------------------------------------------------------------
@@ -206,14 +208,14 @@ class Remote:
     def _length(self, request: Request) -> int:
         return 0 if request.phase == QUERY else self.theta.size
 
-    def ask(self, parcels: Mapping[int, Message]) -> dict[int, Message]:
+    def ask(self, outgoing: Mapping[int, Message]) -> dict[int, Message]:
         """One exchange; clients that forgot the run are enrolled again and asked once more."""
-        replies = self.post.ask(parcels, self.patience.deadline)
+        replies = self.post.ask(outgoing, self.patience.deadline)
         strangers = [k for k, p in self.post.problems.items() if p.head.get("class") == "NotEnrolled"]
-        silent = set(parcels) - set(replies) - set(self.post.problems)
+        silent = set(outgoing) - set(replies) - set(self.post.problems)
         if strangers:
             self._enrol(strangers)
-            replies |= self.post.ask({k: parcels[k] for k in strangers}, self.patience.deadline)
+            replies |= self.post.ask({k: outgoing[k] for k in strangers}, self.patience.deadline)
         self._late |= silent
         return replies
 
@@ -227,7 +229,7 @@ class Remote:
         read: list[tuple[int, Reply]] = []
         for k, message in sorted(replies.items()):
             try:
-                part, reply = self._read(request, message, codes.size, k)
+                part, reply = self._accept.read(request, message, codes.size, k)
             except BadInput as error:
                 log.error("the contribution of %s was refused: %s", self.post.names[k], error)
                 continue
@@ -235,46 +237,6 @@ class Remote:
             read.append((k, reply))
         self._enough(len(read), cohort)
         return aggregate(request, codes, read)
-
-    def _read(self, request: Request, message: Message, length: int, k: int) -> tuple[np.ndarray, Reply]:
-        codes = message.array("codes", np.int64, length) if length else np.zeros(0, np.int64)
-        if np.abs(codes.astype(np.float64)).max(initial=0.0) >= 2.0**62:
-            raise MalformedMessage("a coordinate is beyond anything that the grid can hold.")
-        most = self._longest(request, k)
-        if most is not None and float(np.linalg.norm(request.grid.decode(codes))) > most:
-            raise MalformedMessage("it is longer than the bound and its noise allow.")
-        noise, answer_noise = _evidence(message)
-        if "report" in message.head:
-            report = messages.report_from_plain(message.get("report", dict), message.arrays)
-            return codes, Reply(report=report)
-        if request.released:
-            return codes, Reply(report=message.get("state", dict))
-        if request.query is None:
-            return codes, Reply(None, noise)
-        if is_raw(request.query):
-            answer = message.array("answer", np.float64)
-            if not np.isfinite(answer).all():
-                raise MalformedMessage("its answer is not finite.")
-            return codes, Reply(answer, noise)
-        return codes, Reply(message.array("answer", np.int64, answer_length(request.query)), noise, answer_noise)
-
-    def _longest(self, request: Request, k: int) -> float | None:
-        """How long an honest contribution can be; with noise, ten standard deviations beyond."""
-        if request.bound is None:
-            return None
-        most = self._units(request, k) * request.bound.size * (1 + 1e-9)
-        if request.multiplier is not None:
-            std = np.broadcast_to(request.bound.std(request.multiplier), (self.theta.size,))
-            most += (float(np.linalg.norm(std)) + 10 * float(std.max())) / np.sqrt(request.survivors)
-        return most
-
-    def _units(self, request: Request, k: int) -> int:
-        """How many contributions client k adds to this sum at most."""
-        if request.phase not in (PRELUDE, HELD_OUT):
-            return self.scheme.units_held(self.facts.sizes[k])
-        if self.plan.unit == Unit.CLIENT:
-            return 1
-        return (self.facts.held_out if request.phase == HELD_OUT else self.facts.sizes)[k]
 
     def _secure(self, request: Request, message: Message, cohort: int, there: list[int]) -> Aggregate:
         """Contributions, answers and reports of one sum lie behind each other in one masked vector."""
@@ -293,17 +255,12 @@ class Remote:
         read = []
         report = np.array(opened.total[-self.scheme.report_length :]) if self.scheme.report_length else None
         for k, message in sorted(opened.replies.items()):
-            noise, answer_noise = _evidence(message)
+            noise, answer_noise = evidence(message)
             own = message.array("answer", np.float64) if request.query is not None and is_raw(request.query) else None
             summed = None if answer is None else np.array(answer)
             read.append((k, Reply(summed if own is None else own, noise, answer_noise, report)))
             answer, report = None, None
         return read
-
-
-def _evidence(message: Message) -> tuple[float, float]:
-    """The noise that a client says it added: public numbers, since the request asked for them."""
-    return float(message.head.get("noise", 0.0)), float(message.head.get("answer_noise", 0.0))
 
 
 def _client(item: int | ClientTask) -> int:

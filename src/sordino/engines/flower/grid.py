@@ -38,9 +38,9 @@ class OverGrid:
         self._names, self._ids = dict(names), {name: node for node, name in names.items()}
         self._seen: tuple[float, set[str]] = (0.0, set())
 
-    def exchange(self, parcels: Mapping[str, Message], deadline: float) -> dict[str, Message]:
+    def exchange(self, outgoing: Mapping[str, Message], deadline: float) -> dict[str, Message]:
         try:
-            return self._exchange(parcels, deadline)
+            return self._exchange(outgoing, deadline)
         except Exception as error:  # noqa: BLE001 - Flower's errors are of many kinds, and all of them mean: not sent
             self._broken(error)
             return {}
@@ -60,12 +60,14 @@ class OverGrid:
     def close(self) -> None:
         pass
 
-    def _exchange(self, parcels: Mapping[str, Message], deadline: float) -> dict[str, Message]:
+    def _exchange(self, outgoing: Mapping[str, Message], deadline: float) -> dict[str, Message]:
         from flwr.app import Message as FlowerMessage
 
         limit = time.monotonic() + deadline
-        there = [name for name in parcels if name in self._ids]
-        messages = [FlowerMessage(to_records(parcels[n]), self._ids[n], MESSAGE, ttl=max(deadline, 1.0)) for n in there]
+        there = [name for name in outgoing if name in self._ids]
+        messages = [
+            FlowerMessage(to_records(outgoing[n]), self._ids[n], MESSAGE, ttl=max(deadline, 1.0)) for n in there
+        ]
         pushed = dict(zip(list(self.grid.push_messages(messages)), there))
         waiting = {number for number in pushed if number}
         replies: dict[str, Message] = {}
@@ -73,9 +75,9 @@ class OverGrid:
             for message in self.grid.pull_messages(waiting):
                 number = message.metadata.reply_to_message_id
                 waiting.discard(number)
-                parcel = self._read(pushed[number], message)
-                if parcel is not None:
-                    replies[pushed[number]] = parcel
+                reply = self._read(pushed[number], message)
+                if reply is not None:
+                    replies[pushed[number]] = reply
             if not waiting or time.monotonic() > limit:
                 break
             time.sleep(LOOK)

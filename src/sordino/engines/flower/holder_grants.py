@@ -36,6 +36,7 @@ class HolderGrants:
         self.unspent = 0.0  # granted in earlier rounds and not spent (FedMAP)
 
     def close(self) -> None:
+        """Close the ledgers of this run."""
         self.ledger.close()
         if self.aside is not None:
             self.aside.close()

@@ -77,6 +77,7 @@ class HolderRun:
             self.grants.unspent = 0.0  # what was pending fell behind the ledger: it may have been spent since
 
     def close(self) -> None:
+        """Close what this run holds open."""
         self.grants.close()
 
     # ---- work ------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ class Listener:
         threading.Thread(target=self._serve, name="holder-socket", daemon=True).start()
 
     def close(self) -> None:
+        """Stop listening, and remove the socket."""
         self.path.unlink(missing_ok=True)
         self._socket.close()
 

@@ -67,9 +67,11 @@ class Facts:
 
     @property
     def clients(self) -> int:
+        """How many clients take part."""
         return len(self.sizes)
 
     def to_json(self) -> dict[str, object]:
+        """The facts as the server sends them to every holder."""
         return {
             "name": self.name,
             "classes": self.classes,
@@ -83,6 +85,7 @@ class Facts:
 
     @classmethod
     def from_json(cls, plain: Plain) -> Facts:
+        """The facts that a server sent."""
         normalise, schema = plain["normalise"], plain["schema"]
         return cls(
             str(plain["name"]),

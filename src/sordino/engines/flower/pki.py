@@ -168,10 +168,12 @@ class Own:
 
     @classmethod
     def node(cls, folder: Path) -> Own:
+        """The certificate and key of a data holder."""
         return cls._load(folder, "node", ExtendedKeyUsageOID.CLIENT_AUTH)
 
     @classmethod
     def server(cls, folder: Path) -> Own:
+        """The certificate and key of a server."""
         return cls._load(folder, "server", ExtendedKeyUsageOID.SERVER_AUTH)
 
     @classmethod
@@ -192,6 +194,7 @@ class Own:
         return cls(name, key, certificate, authority)
 
     def sign(self, text: bytes) -> bytes:
+        """A signature of this text by the own key."""
         return self.key.sign(text, _SIGNED)
 
 
@@ -215,6 +218,7 @@ def check(certificate: str, authority: str, usage: x509.ObjectIdentifier | None 
 
 
 def verify(public: PublicKey, text: bytes, signature: bytes) -> bool:
+    """Whether the signature of this text is by the owner of this key."""
     try:
         public.verify(signature, text, _SIGNED)
         return True

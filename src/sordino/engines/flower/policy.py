@@ -66,15 +66,22 @@ class Policy:
                 raise BadInput(f"code of a policy lists module:object{PIN} and 64 hexadecimal digits, not {entry!r}.")
             if not sign:
                 raise BadInput(_unpinned(name))
-        for name, words in (("units", Unit), ("observers", Observer), ("variants", Variant), ("methods", METHODS)):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-            for word in getattr(self, name):
+        for name, words, given in (
+            ("units", Unit, self.units),
+            ("observers", Observer, self.observers),
+            ("variants", Variant, self.variants),
+            ("methods", METHODS, self.methods),
+        ):
+            kept = tuple(given)
+            object.__setattr__(self, name, kept)
+            for word in kept:
                 one_of(list(words), **{f"{name} of a policy": word})
         if not isinstance(self.secure, bool):
             raise BadInput(f"secure of a policy must be true or false, not {self.secure!r}.")
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
+        """The policy in a file; a file that cannot be read is a refusal."""
         try:
             plain: Json = tomllib.loads(Path(path).read_text())
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

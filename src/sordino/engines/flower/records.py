@@ -1,4 +1,4 @@
-"""Parcels as Flower's records and back: the head is one string, arrays are arrays (equal ones are uploaded once)."""
+"""Messages as Flower's records and back: the head is one string, arrays are arrays (equal ones are uploaded once)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ACTION = "sordino"
 MESSAGE = f"train.{ACTION}"
 
 
-def to_records(parcel: Message) -> RecordDict:
+def to_records(message: Message) -> RecordDict:
     """A message as Flower carries it."""
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-    said = json.dumps({"kind": parcel.kind, "head": parcel.head})
+    said = json.dumps({"kind": message.kind, "head": message.head})
     records = RecordDict({"parcel": ConfigRecord({"said": said})})
-    if parcel.arrays:
-        records["arrays"] = ArrayRecord({name: Array(array) for name, array in parcel.arrays.items()})
+    if message.arrays:
+        records["arrays"] = ArrayRecord({name: Array(array) for name, array in message.arrays.items()})
     return records
 
 

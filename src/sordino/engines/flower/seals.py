@@ -26,7 +26,7 @@ EVERYONE = "*"  # whom a greeting may be addressed to, before names are known
 class ServerSeal(Protocol):
     """The server's side: seals what goes out, opens what comes back."""
 
-    def seal(self, parcel: Message, to: str) -> Message:
+    def seal(self, message: Message, to: str) -> Message:
         """A message to this holder, with a number that is never used again."""
 
     def open(self, sent: Message, reply: Message) -> Message:
@@ -36,17 +36,17 @@ class ServerSeal(Protocol):
 class HolderSeal(Protocol):
     """A holder's side. `open` is told the last number that was taken."""
 
-    def open(self, parcel: Message, last: int) -> Message: ...
+    def open(self, message: Message, last: int) -> Message: ...
 
     def seal(self, asked: Message, reply: Message) -> Message:
         """The reply to a message."""
 
 
-def digest(parcel: Message) -> bytes:
+def digest(message: Message) -> bytes:
     """Of everything but the signature."""
-    head = {name: value for name, value in parcel.head.items() if name != "signature"}
-    arrays = [[n, a.dtype.str, hashlib.sha256(a.data).hexdigest()] for n, a in sorted(parcel.arrays.items())]
-    text = json.dumps(["sordino message", parcel.kind, head, arrays], sort_keys=True)
+    head = {name: value for name, value in message.head.items() if name != "signature"}
+    arrays = [[n, a.dtype.str, hashlib.sha256(a.data).hexdigest()] for n, a in sorted(message.arrays.items())]
+    text = json.dumps(["sordino message", message.kind, head, arrays], sort_keys=True)
     return hashlib.sha256(text.encode()).digest()
 
 
@@ -68,15 +68,15 @@ class Plain:
     def __init__(self) -> None:
         self._numbers = Numbers()
 
-    def seal(self, parcel: Message, to: Message | str) -> Message:
-        if isinstance(to, Message):  # a holder's answer to `parcel`
-            return to.but(number=parcel.head.get("number"))
-        return parcel.but(to=to, number=self._numbers.next())
+    def seal(self, message: Message, to: Message | str) -> Message:
+        if isinstance(to, Message):  # a holder's answer to `message`
+            return to.but(number=message.head.get("number"))
+        return message.but(to=to, number=self._numbers.next())
 
-    def open(self, parcel: Message, other: Message | int) -> Message:
+    def open(self, message: Message, other: Message | int) -> Message:
         if isinstance(other, Message):
-            return _answers(parcel, other)
-        return _fresh(parcel, other)
+            return _answers(message, other)
+        return _fresh(message, other)
 
 
 class SignedServer:
@@ -90,8 +90,8 @@ class SignedServer:
             if said != name:
                 raise Untrusted(f"the certificate of node {name} is made out to {said}.")
 
-    def seal(self, parcel: Message, to: str) -> Message:
-        made = parcel.but(to=to, number=self._numbers.next(), certificate=self.own.certificate)
+    def seal(self, message: Message, to: str) -> Message:
+        made = message.but(to=to, number=self._numbers.next(), certificate=self.own.certificate)
         return made.but(signature=self.own.sign(digest(made)).hex())
 
     def open(self, sent: Message, reply: Message) -> Message:
@@ -109,23 +109,23 @@ class SignedHolder:
     def __init__(self, own: Own) -> None:
         self.own = own
 
-    def open(self, parcel: Message, last: int) -> Message:
-        _, public = pki.check(parcel.get("certificate", str), self.own.authority, ExtendedKeyUsageOID.SERVER_AUTH)
-        if not pki.verify(public, digest(parcel), _signature(parcel)):
+    def open(self, message: Message, last: int) -> Message:
+        _, public = pki.check(message.get("certificate", str), self.own.authority, ExtendedKeyUsageOID.SERVER_AUTH)
+        if not pki.verify(public, digest(message), _signature(message)):
             raise Untrusted("a message is not signed by the server, or was changed on its way.")
-        if parcel.head.get("to") != self.own.name and (parcel.kind, parcel.head.get("to")) != ("hello", EVERYONE):
-            raise Untrusted(f"a message is meant for {parcel.head.get('to')!r}.")
-        return _fresh(parcel, last)
+        if message.head.get("to") != self.own.name and (message.kind, message.head.get("to")) != ("hello", EVERYONE):
+            raise Untrusted(f"a message is meant for {message.head.get('to')!r}.")
+        return _fresh(message, last)
 
     def seal(self, asked: Message, reply: Message) -> Message:
         made = reply.but(number=asked.head.get("number"), **{"from": self.own.name})
         return made.but(signature=self.own.sign(digest(made)).hex())
 
 
-def _fresh(parcel: Message, last: int) -> Message:
-    if parcel.get("number", int) <= last:
+def _fresh(message: Message, last: int) -> Message:
+    if message.get("number", int) <= last:
         raise Untrusted("a message was played again, or came out of order.")
-    return parcel
+    return message
 
 
 def _answers(sent: Message, reply: Message) -> Message:
@@ -134,8 +134,8 @@ def _answers(sent: Message, reply: Message) -> Message:
     return reply
 
 
-def _signature(parcel: Message) -> bytes:
+def _signature(message: Message) -> bytes:
     try:
-        return bytes.fromhex(parcel.get("signature", str))
+        return bytes.fromhex(message.get("signature", str))
     except ValueError:
         raise MalformedMessage("a signature cannot be read.") from None

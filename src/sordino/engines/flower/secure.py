@@ -56,7 +56,7 @@ class SecureSums:
     def run(
         self,
         engine: Remote,
-        parcel: Message,
+        message: Message,
         there: list[int],
         length: int,
         survivors: int,
@@ -68,7 +68,7 @@ class SecureSums:
             collector = self._ready(engine, there, survivors, full)
             number, self._next = self._next, self._next + 1
             total = SecureSum(collector, number, length, about)
-            replies = self._gather(engine, parcel, total, [k for k in there if k in collector.peers])
+            replies = self._gather(engine, message, total, [k for k in there if k in collector.peers])
             agreed = self._agree(engine, total, number)
             return Opened(self._open(engine, total, number, agreed), {k: replies[k] for k in total.survivors})
         except TooFew as few:
@@ -99,14 +99,14 @@ class SecureSums:
 
     # ---- a sum -----------------------------------------------------------------------------------
 
-    def _gather(self, engine: Remote, parcel: Message, total: SecureSum, asked: list[int]) -> dict[int, Message]:
-        parcels = {}
+    def _gather(self, engine: Remote, message: Message, total: SecureSum, asked: list[int]) -> dict[int, Message]:
+        outgoing = {}
         for k in asked:
-            parcels[k] = parcel.but(session=total.roster.session, number_of_sum=total.number)
+            outgoing[k] = message.but(session=total.roster.session, number_of_sum=total.number)
             if k in self._letters:
                 mine = {str(j): letter.hex() for j, letter in self._letters[k].items()}
-                parcels[k] = parcels[k].but(letters=mine)
-        replies = engine.ask(parcels)
+                outgoing[k] = outgoing[k].but(letters=mine)
+        replies = engine.ask(outgoing)
         if any(p.head.get("class") == "NotEnrolled" for p in self.post.problems.values()):
             self._collector = None  # someone lost its part of the roster: the next sum gets a new one
         for k, reply in sorted(replies.items()):

@@ -21,8 +21,8 @@ log = logging.getLogger("sordino.server")
 class Transport(Protocol):
     """The way to holders, by name."""
 
-    def exchange(self, parcels: Mapping[str, Message], deadline: float) -> dict[str, Message]:
-        """Send each its parcel; the answers that came within `deadline` seconds."""
+    def exchange(self, outgoing: Mapping[str, Message], deadline: float) -> dict[str, Message]:
+        """Send each holder its message; gives the answers that came within `deadline` seconds."""
 
     def present(self) -> set[str]:
         """Who seems to be there."""
@@ -36,10 +36,10 @@ class Direct:
     def __init__(self, handlers: Mapping[str, Callable[[bytes], bytes | None]]) -> None:
         self.handlers = dict(handlers)
 
-    def exchange(self, parcels: Mapping[str, Message], deadline: float) -> dict[str, Message]:
+    def exchange(self, outgoing: Mapping[str, Message], deadline: float) -> dict[str, Message]:
         replies = {}
-        for name, parcel in parcels.items():
-            reply = self.handlers[name](wire.to_bytes(parcel)) if name in self.handlers else None
+        for name, message in outgoing.items():
+            reply = self.handlers[name](wire.to_bytes(message)) if name in self.handlers else None
             if reply is not None:
                 replies[name] = wire.from_bytes(reply)
         return replies
@@ -60,16 +60,17 @@ class SecureChannel:
         self.sent = self.received = 0  # bytes, for the overhead table
 
     def present(self) -> list[int]:
+        """The clients that can be reached now, by number."""
         there = self.transport.present()
         return [k for k, name in enumerate(self.names) if name in there]
 
-    def ask(self, parcels: Mapping[int, Message], deadline: float) -> dict[int, Message]:
+    def ask(self, outgoing: Mapping[int, Message], deadline: float) -> dict[int, Message]:
         """The good answers, by client."""
-        sealed = {self.names[k]: self.seal.seal(p.but(run=self.run), self.names[k]) for k, p in parcels.items()}
+        sealed = {self.names[k]: self.seal.seal(p.but(run=self.run), self.names[k]) for k, p in outgoing.items()}
         self.problems, good = {}, {}
-        self.sent += sum(parcel.size for parcel in sealed.values())
+        self.sent += sum(message.size for message in sealed.values())
         replies = self.transport.exchange(sealed, deadline)
-        for k in parcels:
+        for k in outgoing:
             name = self.names[k]
             if name not in replies:
                 log.warning("%s did not answer within %g s", name, deadline)
@@ -89,4 +90,5 @@ class SecureChannel:
         return good
 
     def close(self) -> None:
+        """Close the transport underneath."""
         self.transport.close()

@@ -37,7 +37,7 @@ _LONG = 64  # lists of numbers longer than this travel as arrays
 
 
 class MalformedMessage(BadInput):
-    """Bytes that are no parcel, or a parcel that does not say what it should."""
+    """Bytes that are no message, or a message that does not say what it should."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class Message:
         return value
 
     def array(self, name: str, dtype: DTypeLike, length: int | None = None) -> np.ndarray:
+        """The array of this name, type and length; anything else is a malformed message."""
         found = self.arrays.get(name)
         if found is None or found.dtype != dtype or length is not None and found.size != length:
             wanted = f"{np.dtype(dtype)}{'' if length is None else f' of {length}'}"
@@ -72,11 +73,11 @@ class Message:
         return sum(a.nbytes for a in self.arrays.values()) + len(json.dumps(self.head))
 
 
-def to_bytes(parcel: Message) -> bytes:
+def to_bytes(message: Message) -> bytes:
     """A message as bytes: a head in JSON, then its arrays one after the other."""
-    arrays = {name: _flat(name, array) for name, array in parcel.arrays.items()}
+    arrays = {name: _flat(name, array) for name, array in message.arrays.items()}
     listed = [[name, array.dtype.str, array.size] for name, array in arrays.items()]
-    head = json.dumps({"kind": parcel.kind, "head": parcel.head, "arrays": listed}).encode()
+    head = json.dumps({"kind": message.kind, "head": message.head, "arrays": listed}).encode()
     return b"".join([MAGIC, struct.pack("<I", len(head)), head, *(array.tobytes() for array in arrays.values())])
 
 
@@ -134,6 +135,7 @@ def request_to_plain(request: Request) -> tuple[dict[str, object], dict[str, np.
 
 
 def request_from_plain(head: Plain, arrays: Mapping[str, np.ndarray]) -> Request:
+    """The request that a server sent; every field is checked."""
     try:
         fields = dict(head)
         whole = all(isinstance(fields[name], int) and not isinstance(fields[name], bool) for name in ("round", "step"))
@@ -195,6 +197,7 @@ _QUERIES: dict[str, Callable[..., query.Query]] = {kind.__name__: kind for kind 
 
 
 def query_to_json(asked: query.Query | None) -> dict[str, object] | None:
+    """A question about norms as plain data."""
     if asked is None:
         return None
     return {"kind": type(asked).__name__, **dataclasses.asdict(asked)}  # type: ignore[call-overload]

@@ -53,11 +53,13 @@ class Filter(ABC):
 
     @property
     @abstractmethod
-    def spent(self) -> float: ...
+    def spent(self) -> float:
+        """What was granted so far, in the filter's currency."""
 
     @property
     @abstractmethod
-    def left(self) -> float: ...
+    def left(self) -> float:
+        """What may still be granted, in the same currency; infinite if there is no budget."""
 
     @property
     def share(self) -> float:
@@ -66,11 +68,13 @@ class Filter(ABC):
         return min(1.0, self.spent / total) if total > 0 and math.isfinite(total) else 0.0
 
     @abstractmethod
-    def to_json(self) -> FilterJson: ...
+    def to_json(self) -> FilterJson:
+        """The budget and what is spent of it, as the ledger's first line holds it."""
 
     @classmethod
     @abstractmethod
-    def from_json(cls, data: FilterJson) -> Filter: ...
+    def from_json(cls, data: FilterJson) -> Filter:
+        """The filter that `to_json` described."""
 
     def __repr__(self) -> str:
         spent, left = f"{self.spent:.6g}", f"{self.left:.6g}"
