@@ -21,6 +21,7 @@ from sordino.errors import NotPrivate
 from sordino.federation import sampling
 from sordino.federation.sizes import PublicSizes
 from sordino.privacy import accounting, events, mechanisms, rdp
+from sordino.privacy.bounds import Bound
 from sordino.privacy.filter import Filter
 from sordino.privacy.randomness import source
 from sordino.privacy.release import require_released
