@@ -108,7 +108,7 @@ def test_of_a_single_client_the_server_is_told_nothing_but_masked_numbers(hall, 
     kinds = {said.kind for fate in heard for said in fate.said}
     assert "given" not in kinds
     asked = [asked for fate in heard for asked in fate.asked if asked.kind == "work"]
-    assert all("errand" not in parcel.head and "own.net" not in parcel.arrays for parcel in asked)
+    assert all("task" not in parcel.head and "own.net" not in parcel.arrays for parcel in asked)
     assert all(set(p.head["request"]["state"]) == {"bound", "moved", "order", "lost"} for p in asked)
     kept, _ = checkpoint.load(tmp_path / "run" / "checkpoint")
     assert kept.clients == {} and set(kept.rule) == {"bound", "moved", "spent"}
