@@ -171,6 +171,10 @@ class Method:
         """The standard deviation of the noise of this plan, where it does not follow the bound."""
         return self.sigma(plan, multiplier) if self.sigma is not None and plan.published else None
 
+    def guess_in(self, plan: Plan) -> str:
+        """What of this plan's published variant is a guess, since the original was not read."""
+        return self.guess if plan.variant == Variant.PUBLISHED else ""
+
     def reasons_in(self, plan: Plan) -> tuple[str, ...]:
         """Why a run of this plan is not private: reasons that are true of it."""
         if plan.variant != Variant.PUBLISHED and self.private:

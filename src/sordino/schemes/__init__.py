@@ -39,7 +39,8 @@ def scheme_for(plan: Plan) -> Scheme:
     """The scheme of a plan: the only place that decides between ways of working."""
     method = plan.method_spec
     own = None if method.scheme is not None else method.own_scheme(plan)
-    return (own or select(method, plan.unit, plan.observer))(plan)
+    chosen = own or select(method, plan.unit, plan.observer)
+    return (chosen.as_published() if plan.published else chosen)(plan)
 
 
 def settle(plan: Plan, public: PublicSizes) -> Terms:

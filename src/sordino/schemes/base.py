@@ -51,6 +51,11 @@ class Scheme(ABC):
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
 
+    @classmethod
+    def as_published(cls) -> type[Scheme]:
+        """The scheme of the published variant, where that is another one."""
+        return cls
+
     # ---- which plans it covers -------------------------------------------------------------------------------------------
 
     def check(self) -> None:

@@ -55,7 +55,7 @@ def build_statement(
         epsilon_claimed=terms.claimed,
         reasons=terms.reasons,
         departures=plan.method_spec.departures(plan),
-        guess=plan.method_spec.guess if plan.published else "",
+        guess=plan.method_spec.guess_in(plan),
         assumptions=_assumptions(terms, simulated) if terms.proven else (),
         budget=plan.epsilon if terms.proven and not plan.published else None,
         spent=share if terms.proven else None,

@@ -49,7 +49,7 @@ class Result:
         """What `sordino train --json` prints."""
         plan, claimed = self.plan, self.terms.claimed
         seconds = [row["seconds"] for row in self.metrics]
-        guess = [plan.method_spec.guess] if plan.published and plan.method_spec.guess else []
+        guess = plan.method_spec.guess_in(plan)
         return {
             "method": plan.method,
             "variant": str(plan.variant),
@@ -61,7 +61,7 @@ class Result:
             "delta": plan.delta,
             "epsilon_claimed": claimed,
             "reasons": list(self.terms.reasons),
-            "departures": [*guess, *plan.method_spec.departures(plan)],
+            "departures": [*([guess] if guess else []), *plan.method_spec.departures(plan)],
             "rounds": self.rounds,
             # None: clients set their own, as in FedMAP as published; 0 is for a method without noise.
             "multiplier": self.terms.multiplier or (None if plan.private else 0.0),

@@ -113,8 +113,13 @@ def step_costs(rate: float, order: int) -> Table:
     return Table([rate], [order], BINS)
 
 
-def settle(plan: Plan, public: PublicSizes) -> Terms:
-    """Commit to an order; the multiplier is the largest even one, that of the client whose budget must last longest."""
+def as_printed(plan: Plan, public: PublicSizes) -> Terms:
+    """A ledger that proves nothing."""
+    _check(plan)
+    return PublishedTerms(plan, public, 0.0, plan.rounds)
+
+
+def _check(plan: Plan) -> None:
     if plan.epsilon is None or plan.multiplier is not None:
         raise BadInput(f"method {plan.method} sets the multiplier itself; give epsilon, and leave multiplier out.")
     low, high = BOUNDS[0] * ASTRAY, BOUNDS[1] / ASTRAY
@@ -122,8 +127,11 @@ def settle(plan: Plan, public: PublicSizes) -> Terms:
         raise BadInput(
             f"bound {plan.bound:g} lies outside {low:g} to {high:g}, where method {plan.method} moves it; rescale."
         )
-    if plan.published:
-        return PublishedTerms(plan, public, 0.0, plan.rounds)
+
+
+def settle(plan: Plan, public: PublicSizes) -> Terms:
+    """Commit to an order; the multiplier is the largest even one, that of the client whose budget must last longest."""
+    _check(plan)
     first = Budgets(plan, public, 1.0, plan.rounds)
     if first.relation == Relation.REPLACE_ONE:
         raise BadInput(f"method {plan.method} is proven for add-remove and zero-out; leave relation out.")

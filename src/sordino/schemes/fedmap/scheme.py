@@ -19,6 +19,7 @@ from sordino.privacy.mechanisms import FixedPoint
 from sordino.privacy.vocabulary import Observer, Sampling
 from sordino.rules.base import Rule
 from sordino.schemes import expected
+from sordino.schemes.base import Scheme
 from sordino.schemes.fedmap import budgets
 from sordino.schemes.local import GRID, Local
 from sordino.schemes.request import CONTRIBUTE, Request, Work
@@ -38,6 +39,11 @@ class FedMapScheme(Local):
     """Budgets in the place of a schedule."""
 
     scaled_steps = False  # clients measure their steps in bounds of their own
+    grid, released = GRID, True  # of what a client sends
+
+    @classmethod
+    def as_published(cls) -> type[Scheme]:
+        return FedMapPublished
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -53,15 +59,6 @@ class FedMapScheme(Local):
                 f"a sum over {plan.survivors} clients is that client's own message; ask for survivors of at least {FEWEST}."
             )
         super().check()
-
-    def _check_sampling(self) -> None:
-        """As published K clients are drawn at random: nothing is proven there that a fixed number could spoil."""
-        if not self.plan.published:
-            super()._check_sampling()
-
-    def proof_sampling(self, sizes: PublicSizes) -> tuple[Sampling, float | None]:
-        """As published batches are pieces of shuffled data: no record is drawn by a coin."""
-        return (Sampling.NONE, None) if self.plan.published else super().proof_sampling(sizes)
 
     def check_prelude(self) -> None:
         raise BadInput(
@@ -88,9 +85,8 @@ class FedMapScheme(Local):
 
     def work(self, site: Site, theta: np.ndarray, rule: Rule, terms: Terms) -> Work[Any]:
         from sordino.schemes.fedmap.client import ControlledSteps
-        from sordino.schemes.fedmap.published import PublishedSteps
 
-        return (PublishedSteps if self.plan.published else ControlledSteps)(site, theta, rule, terms)
+        return ControlledSteps(site, theta, rule, terms)
 
     def filter_of(self, terms: Terms, client: int) -> Filter:
         return NoBudget("the client keeps a budget of its own") if terms.proven else terms.budget_filter()
@@ -99,15 +95,37 @@ class FedMapScheme(Local):
         """Every step is paid for at the order that was committed; the rest of the state is public."""
         if isinstance(terms, budgets.Budgets) and asked.state.get("order") != terms.order:
             raise NotPrivate("the costs of steps are to be counted at another order than the plan settles.")
-        grid, released = (GRID, True) if not self.plan.published else (PUBLISHED_GRID, False)
-        wanted = Request(asked.round, CONTRIBUTE, grid, None, state=asked.state, released=released)
+        wanted = Request(asked.round, CONTRIBUTE, self.grid, None, state=asked.state, released=self.released)
         return expected.same(wanted, asked)
 
     def rounds(self, context: Context) -> Round:
-        from sordino.schemes.fedmap.published_round import FedMapPublishedRound
         from sordino.schemes.fedmap.rounds import FedMapRound
         from sordino.schemes.fedmap.secagg_round import FedMapSecAggRound
 
-        if self.plan.published:
-            return FedMapPublishedRound(context)
         return (FedMapSecAggRound if self.masked else FedMapRound)(context)
+
+
+class FedMapPublished(FedMapScheme):
+    """As printed: raw statistics, no budget that binds, and K clients at random; nothing is proven that a fixed number could spoil."""
+
+    grid, released = PUBLISHED_GRID, False
+
+    def _check_sampling(self) -> None:
+        pass
+
+    def proof_sampling(self, sizes: PublicSizes) -> tuple[Sampling, float | None]:
+        """Batches are pieces of shuffled data: no record is drawn by a coin."""
+        return Sampling.NONE, None
+
+    def settle(self, sizes: PublicSizes) -> Terms:
+        return budgets.as_printed(self.plan, sizes)
+
+    def work(self, site: Site, theta: np.ndarray, rule: Rule, terms: Terms) -> Work[Any]:
+        from sordino.schemes.fedmap.published import PublishedSteps
+
+        return PublishedSteps(site, theta, rule, terms)
+
+    def rounds(self, context: Context) -> Round:
+        from sordino.schemes.fedmap.published_round import FedMapPublishedRound
+
+        return FedMapPublishedRound(context)
