@@ -39,9 +39,7 @@ class Statement:
     secure: bool = False  # noise from a source that cannot be repeated
     rate: float | None = None
     multiplier: float | tuple[float, ...] | None = None
-    sigma: float | None = (
-        None  # standard deviation of noise that does not follow the bound, so that no multiplier describes it
-    )
+    sigma: float | None = None  # standard deviation of noise that does not follow the bound: no multiplier describes it
     rule: str = ""  # how the bound was set, in words
     steps: int = 1  # releases charged in each round
     epsilon_claimed: float | None = None
@@ -188,9 +186,8 @@ class Statement:
         by_step = self.unit is Unit.EXAMPLE and self.steps > 1
         releases = f"{self.rounds} rounds" + (f" of {self.steps} releases each" if self.steps > 1 else "")
         said = [f"Accounting: {phrases.phrase(phrases.ACCOUNTANT, self.accountant)}.", f"Releases: {releases}."]
-        if (
-            self.proven or self.sampling is not Sampling.NONE
-        ):  # without a proof there is nothing that it gains or does not gain
+        # Without a proof there is nothing that sampling gains or does not gain.
+        if self.proven or self.sampling is not Sampling.NONE:
             sampling = phrases.sampling(self.sampling, self.unit, f"{self.rate or 1:g}", by_step)
             said[-1] += f" Sampling: {sampling}."
         if self.separation > 1:

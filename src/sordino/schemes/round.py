@@ -52,9 +52,7 @@ class RoundMetrics:
     cohort: int | None  # None where it must not be told
     bound: float | None
     multiplier: float
-    noise: (
-        float | None
-    )  # norm of the noise in the mean, expected; public. None: it cannot be told, as of many local steps
+    noise: float | None  # norm of the noise in the mean, expected; public. None: it cannot be told (many local steps)
     moved: float  # norm of the noisy mean
     extra: dict[str, float] = field(default_factory=dict)
 
