@@ -107,7 +107,10 @@ def test_tables_keep_small_values_and_bring_large_ones_down():
     assert net(torch.tensor([[0.01, 50_000.0]])).tolist()[0] == pytest.approx([0.01, 11.5129], abs=1e-4)
 
 
-@pytest.mark.parametrize(("name", "shape"), [*STANDARDISED, ("mlp", (7,)), ("table-linear", (7,)), ("wide-deep", (7,))])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [*STANDARDISED, ("mlp", (7,)), ("table-linear", (7,)), ("wide-deep", (7,)), ("wide-fourier", (7,))],
+)
 def test_chosen_networks_take_the_fast_path_to_single_gradients(name, shape):
     from sordino.gradients.flat import Flat
     from sordino.gradients.per_example import PerExample, cross_entropy

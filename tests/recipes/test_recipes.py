@@ -21,8 +21,8 @@ WAYS = [{}, {"unit": "client"}, {"observer": "server"}, {"method": "fedavg"}, {"
         (PublicFacts(60_000, 10, (1, 28, 28), 10), 1.0, "std-cnn"),
         (PublicFacts(3601, 10, (1, 500), 2), 4.0, "std-cnn-1d"),
         (PublicFacts(3601, 10, (1, 10), 2), 4.0, "std-linear"),  # too short to slide over
-        (PublicFacts(800, 10, (12,), 2), 4.0, "wide-deep"),
-        (TABLE, 1.0, "wide-deep"),
+        (PublicFacts(800, 10, (12,), 2), 4.0, "wide-fourier"),
+        (TABLE, 1.0, "wide-fourier"),
         (PublicFacts(800, 10, (80,), 80, tokens=True), 4.0, "char-lstm"),
         (PublicFacts(800, 10, (80,), 90, tokens=True, positions=True), 4.0, "char-lstm-all"),
     ],
@@ -122,8 +122,17 @@ def test_a_rate_says_which_optimiser_it_is_for():
 def test_columns_of_a_table_are_scaled_out_of_the_budget_unless_a_schema_does():
     plan, choices = resolve({"epsilon": 1.0}, TABLE)
     assert plan.prepare["kind"] == "standard" and any(c.name == "prepare" for c in choices)
-    for given in ({"schema": "schema.toml"}, {"prepare": "none"}, {"unit": "client"}, {"variant": "published"}):
+    for given in (
+        {"schema": "schema.toml"},
+        {"prepare": "none"},
+        {"method": "fedavg", "epsilon": None},
+        {"variant": "published"},
+    ):
         assert not resolve({"epsilon": 1.0, **given}, TABLE)[0].prepare
+    for given in ({"unit": "client"}, {"observer": "server"}):  # fewer units, or more noise, need more of the budget
+        some = PublicFacts(5_000, 100, (12,), 3)
+        assert resolve({"epsilon": 1.0, **given}, some)[0].prepare["share"] > 0.05
+        assert resolve({"epsilon": 1.0}, some)[0].prepare["share"] == 0.05
     few, choices = resolve({"epsilon": 1.0}, PublicFacts(400, 10, (30,), 2))  # they need more of the budget to hear it
     assert few.prepare == {"kind": "standard", "share": 0.2, "cut": 5.0} != plan.prepare
     assert "20% of the budget" in next(c for c in choices if c.name == "prepare").reason

@@ -89,6 +89,11 @@ MODELS: dict[str, Entry] = {
         (1,),
         "tables: asinh of each column, linear softmax plus 128 hidden units with tanh",
     ),
+    "wide-fourier": Entry(
+        _standardised("table_wide_fourier"),
+        (1,),
+        "tables: asinh of each column, linear softmax plus 128 cosines (Rahimi and Recht 2007)",
+    ),
     "table-linear": Entry(_standardised("table_linear"), (1,), "tables: asinh of each column, linear softmax"),
     "std-linear": Entry(_standardised("std_linear"), (1, 2, 3, 4), "each record standardised, linear softmax"),
     "std-mlp": Entry(_standardised("std_mlp"), (1, 2, 3, 4), "each record standardised, 64 hidden units with tanh"),

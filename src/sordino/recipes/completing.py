@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -81,9 +82,9 @@ def complete(
     if settings.get("epsilon") is not None:
         positive(epsilon=settings["epsilon"])
     scheme = select(chosen, unit, observer).name
-    if scheme == "pooled" and not published and _unlike_columns(facts, settings):
-        take(_scaled(facts, settings))
     whole = scheme == "client" and not published
+    if chosen.private and chosen.scheme is None and not published and _unlike_columns(facts, settings):
+        take(_scaled(facts, settings, scheme))
     if whole and featured and not _against_features(given):
         against = []
         for choice in client_unit.features(
@@ -158,10 +159,11 @@ def _unlike_columns(facts: PublicFacts, settings: Plain) -> bool:
     return table and plain
 
 
-def _scaled(facts: PublicFacts, settings: Plain) -> Choice:
-    """The scale of columns, found with as much of the budget as few records ask for."""
+def _scaled(facts: PublicFacts, settings: Plain, scheme: str) -> Choice:
+    """The scale of columns, found with as much of the budget as few units ask for. Where each client adds all of the noise, units count for less."""
+    units = {"client": facts.clients, "local": int(facts.records / math.sqrt(facts.clients))}.get(scheme, facts.records)
     epsilon, delta = float(settings.get("epsilon") or EPSILON), float(settings.get("delta") or DELTA)
-    share = share_for(facts.features, facts.records, epsilon, delta, HEARD, LEAST_SHARE, MOST_SHARE)
+    share = share_for(facts.features, units, epsilon, delta, HEARD, LEAST_SHARE, MOST_SHARE)
     value: str | Json = "standard" if share == LEAST_SHARE else {"kind": "standard", "share": share}
     return Choice(
         "prepare", value, f"columns have units of their own; {100 * share:.2g}% of the budget finds their scale"

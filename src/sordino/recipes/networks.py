@@ -24,7 +24,7 @@ def model_for(facts: PublicFacts, epsilon: float | None, pooled: bool = True) ->
     if facts.tokens:
         return Choice("model", "char-lstm-all" if facts.positions else "char-lstm", f"for {facts.said}")
     if len(shape) == 1 and pooled:
-        return Choice("model", "wide-deep", f"for {facts.said}: a linear model and hidden units beside it")
+        return Choice("model", "wide-fourier", f"for {facts.said}: a linear model and cosines beside it")
     if len(shape) == 1:
         name = "mlp" if rich else "table-linear"
     elif len(shape) == 2 and shape[1] >= SHORTEST_SIGNAL:

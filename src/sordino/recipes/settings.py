@@ -21,7 +21,7 @@ from sordino.recipes.facts import PublicFacts
 from sordino.recipes.networks import rate_for
 
 ROUNDS, MOST_ROUNDS = 240, 480
-TABLE_ROUNDS = 360  # hidden units beside a linear model take longer
+TABLE_ROUNDS = 360  # units beside a linear model take longer
 QUIET = 60_000  # records times epsilon, from which on more rounds pay
 PASSES, FEWER_PASSES, MANY = 40, 20, 12_000  # over the data; fewer over many records, where time counts
 LEAST_BATCH, MOST_BATCH = 32, 10_000
@@ -76,7 +76,7 @@ def pooled(asked: Asked) -> list[Choice]:
     records = asked.facts.records
     table = len(asked.facts.shape) == 1 and not asked.linear
     rounds, batch = pooled_rounds(records, asked.epsilon, table)
-    more = "hidden units take longer than a linear model" if table else "more bring noise, not signal"
+    more = "units beside a linear model take longer than it" if table else "more bring noise, not signal"
     if rounds > (TABLE_ROUNDS if table else ROUNDS):
         more = f"{records * asked.epsilon:,.0f} records times epsilon leave little noise"
     return [
