@@ -36,8 +36,10 @@ from sordino.data.sets import load
 RESULTS = DOCS / "results" / "regret.jsonl"
 SEEDS, EPSILONS = (0, 1, 2), (1.0, 4.0, 8.0)
 BOUNDS, RATES, LENGTHS = (0.1, 1.0, 5.0), (0.25, 0.5, 1.0, 2.0), (1, 2)
-# Over the recipe's: its bound lies a decade below the length of a local step, and rounds of many clients take time.
-CLIENT_BOUNDS, CLIENT_LENGTHS = (0.3, 1.0, 10.0), (0.5, 1)
+# Over the recipe's: in the client unit its bound lies a decade below the length of a local step.
+CLIENT_BOUNDS = (0.3, 1.0, 10.0)
+# Half of the rounds and all of them where a run is long already: rounds of many clients, large tables.
+SHORTER_LENGTHS, LONG = (0.5, 1), 720
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,23 @@ SETTINGS = {
     "digits-client": Setting("digits", clients=100, unit="client", partition="iid"),
     "chem97": Setting("chem97", 8_000),
     "watch": Setting("watch"),
-    "chem97-client": Setting("chem97", 8_000, clients=1_000, unit="client", partition="iid"),
-    "mnist-client": Setting("mnist", 6_000, 2_000, clients=1_000, unit="client", partition="iid"),
+    "chem97-client": Setting("chem97", 6_000, 3_000, clients=300, unit="client", partition="iid"),
+    "satimage-client": Setting("satimage", clients=300, unit="client", partition="iid"),
+    "mnist-client": Setting("mnist", 3_000, 2_000, clients=300, unit="client", partition="iid"),
     "forda": Setting("forda"),
     "segment": Setting("segment"),
     "pima": Setting("pima"),
     "vehicle": Setting("vehicle"),
     "phoneme": Setting("phoneme"),
     "satimage": Setting("satimage"),
+    "ring": Setting("ring"),
+    "spambase": Setting("spambase"),
+    "texture": Setting("texture"),
+    "banana": Setting("banana"),
+    "optdigits": Setting("optdigits"),
+    "twonorm": Setting("twonorm"),
+    "magic": Setting("magic", 8_000),
+    "letter": Setting("letter", 8_000),
     "mnist": Setting("mnist", 1_500, 2_000),
     "fashion-mnist": Setting("fashion-mnist", 1_500, 2_000),
     "cifar10": Setting("cifar10", 1_500, 2_000),
@@ -120,13 +131,14 @@ def configurations(plan: Plan, small: bool = False) -> Iterator[dict[str, float]
     rate = "server_lr" if plan.unit == "client" else "lr"
     scaled = plan.steps == "scaled"
     whole = plan.unit == "client"
-    parts, lengths = (CLIENT_BOUNDS, CLIENT_LENGTHS) if whole else (BOUNDS, LENGTHS)
+    parts = CLIENT_BOUNDS if whole else BOUNDS
+    lengths = SHORTER_LENGTHS if whole or plan.rounds >= LONG else LENGTHS
     for part in parts[:2] if small else parts:
         bound = part if scaled else float(f"{part**0.5 * plan.bound:.3g}")
         bound = float(f"{part * plan.bound:.3g}") if whole else bound
         for times in RATES[1:3] if small else RATES:
             for length in lengths[:1] if small else lengths:
-                shorter = {} if whole else {"batch_size": max(16, plan.batch_size // int(length))}
+                shorter = {} if whole else {"batch_size": max(16, int(plan.batch_size / length))}
                 lr = times * getattr(plan, rate) * (1.0 if scaled else plan.bound / bound)
                 yield {"bound": bound, rate: lr, "rounds": int(length * plan.rounds), **shorter}
 

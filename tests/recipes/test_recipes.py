@@ -154,3 +154,13 @@ def test_facts_are_those_of_the_population():
     from sordino.federation.population import Federation
 
     assert PublicFacts.of(Federation.from_dataset("digits", "iid", 10)) == DIGITS
+
+
+def test_large_tables_take_more_and_shorter_steps_and_wide_ones_shorter_ones():
+    def chosen(records: int, columns: int) -> tuple[int, float]:
+        plan, choices = resolve({"epsilon": 4.0}, PublicFacts(records, 10, (columns,), 3))
+        assert f"{columns:,} columns" in next(c for c in choices if c.name == "lr").reason
+        return plan.rounds, plan.lr
+
+    assert chosen(2_999, 10) == (360, 0.035) and chosen(3_000, 10) == (720, 0.025)
+    assert chosen(2_999, 64)[1] == 0.025 and chosen(2_999, 900)[1] == 0.0067

@@ -22,6 +22,14 @@ TABLES = {
     "segment": "1,848 + 462 regions of pictures of 7 kinds, 19 columns",
     "phoneme": "4,323 + 1,081 sounds of 2 kinds, 5 columns",
     "satimage": "5,148 + 1,287 pixels of 6 kinds of soil, 36 columns",
+    "ring": "5,920 + 1,480 made-up points, inside or outside, 20 columns",
+    "twonorm": "5,920 + 1,480 made-up points of 2 normal clouds, 20 columns",
+    "banana": "4,240 + 1,060 made-up points of 2 bent clouds, 2 columns",
+    "spambase": "3,677 + 920 e-mails, spam or not, 57 columns",
+    "texture": "4,400 + 1,100 pieces of 11 textures, 40 columns",
+    "optdigits": "4,496 + 1,124 written digits, 64 columns",
+    "magic": "15,216 + 3,804 showers of particles, gamma or not, 10 columns",
+    "letter": "16,000 + 4,000 printed letters, 16 columns",
 }
 
 

@@ -3,8 +3,9 @@
 The noise on the mean of a round, in bounds, is z sqrt(d) / B. With a batch of a fixed part q of the n records over T rounds z grows
 with q sqrt(T), so that the noise is about c sqrt(T d) / (n epsilon) for any q that is not small: a larger batch costs time and gains
 little. So T rounds share a fixed number of passes over the data. Over T steps of a fixed length noise and signal grow alike, so T
-need only be as many as the optimiser wants: 240 in trials (docs/regret.md), 360 for tables, more where records times epsilon is large
-and the noise small. The rate falls to zero: the fall averages the noise of the last rounds.
+need only be as many as the optimiser wants: 240 in trials (docs/regret.md), more where records times epsilon is large and the noise small.
+Units beside a linear model, which tables have, take longer than it: 360, and 720 shorter steps where records are many enough for batches
+to stay large. The rate falls to zero: the fall averages the noise of the last rounds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from sordino.recipes.facts import PublicFacts
 from sordino.recipes.networks import rate_for
 
 ROUNDS, MOST_ROUNDS = 240, 480
-TABLE_ROUNDS = 360  # units beside a linear model take longer
+TABLE_ROUNDS, LARGE_TABLE_ROUNDS = 360, 720
+# records, from which on more and shorter steps pay: the noise of T steps grows with its root
+LARGE_TABLE, SHORTER = 3_000, 0.7
+TABLE_RATE = 0.2  # over the root of the columns: 64 (optdigits) and 784 (MNIST as a table) want less than 40 and fewer
 QUIET = 60_000  # records times epsilon, from which on more rounds pay
 PASSES, FEWER_PASSES, MANY = 40, 20, 12_000  # over the data; fewer over many records, where time counts
 LEAST_BATCH, MOST_BATCH = 32, 10_000
@@ -48,13 +52,13 @@ class Asked:
     settings: Plain  # what is settled already
 
 
-def _server(asked: Asked, rate: str) -> list[Choice]:
+def _server(asked: Asked, rate: str, adam: Choice | None = None) -> list[Choice]:
     """Steps of the server, and the name of the setting that is their rate. Published variants step as their papers print."""
     chosen = [Choice("server_optimizer", "adam", "its steps have the length of the rate, whatever the network")]
     if not asked.published:
         chosen += SCALED
     if asked.optimizer == "adam":
-        chosen.append(Choice(rate, rate_for(asked.fan), f"for Adam and units of up to {asked.fan:,} inputs"))
+        chosen.append(adam or Choice(rate, rate_for(asked.fan), f"for Adam and units of up to {asked.fan:,} inputs"))
     else:
         chosen.append(Choice(rate, 0.5, f"for {asked.optimizer}, whose steps are at most that long"))
     return chosen
@@ -62,8 +66,10 @@ def _server(asked: Asked, rate: str) -> list[Choice]:
 
 def pooled_rounds(records: int, epsilon: float, table: bool = False) -> tuple[int, int]:
     """How many rounds, and how many records in each."""
-    least = TABLE_ROUNDS if table else ROUNDS
-    rounds = int(min(max(least, ROUNDS * math.sqrt(records * epsilon / QUIET)), MOST_ROUNDS))
+    if table:
+        rounds = LARGE_TABLE_ROUNDS if records >= LARGE_TABLE else TABLE_ROUNDS
+    else:
+        rounds = int(min(max(ROUNDS, ROUNDS * math.sqrt(records * epsilon / QUIET)), MOST_ROUNDS))
     return rounds, min(max(passes(records) * records // rounds, LEAST_BATCH), MOST_BATCH, records)
 
 
@@ -77,7 +83,7 @@ def pooled(asked: Asked) -> list[Choice]:
     table = len(asked.facts.shape) == 1 and not asked.linear
     rounds, batch = pooled_rounds(records, asked.epsilon, table)
     more = "units beside a linear model take longer than it" if table else "more bring noise, not signal"
-    if rounds > (TABLE_ROUNDS if table else ROUNDS):
+    if not table and rounds > ROUNDS:
         more = f"{records * asked.epsilon:,.0f} records times epsilon leave little noise"
     return [
         Choice("rounds", rounds, more),
@@ -86,8 +92,16 @@ def pooled(asked: Asked) -> list[Choice]:
             batch,
             f"{passes(records)} passes over {records:,} records; larger gains little at the same epsilon",
         ),
-        *_server(asked, "lr"),
+        *_server(asked, "lr", _table_rate(asked) if table else None),
     ]
+
+
+def _table_rate(asked: Asked) -> Choice:
+    """A score adds up all columns, whatever the hidden units add up."""
+    columns, large = asked.facts.features, asked.facts.records >= LARGE_TABLE
+    rate = min(rate_for(asked.fan), TABLE_RATE / math.sqrt(columns)) * (SHORTER if large else 1.0)
+    why = f"for Adam and {columns:,} columns" + (", shorter for more rounds" if large else "")
+    return Choice("lr", float(f"{rate:.2g}"), why)
 
 
 CLIENT_ROUNDS = 60
