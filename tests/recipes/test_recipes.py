@@ -112,6 +112,13 @@ def test_in_the_client_unit_it_is_clients_that_teach_parameters():
     )
 
 
+def test_in_the_client_unit_enough_clients_teach_more_than_a_linear_model():
+    plan, choices = resolve({"unit": "client", "epsilon": 4.0}, PublicFacts(6_000, 300, (12,), 3))
+    assert plan.model == "wide-fourier"
+    assert "0.16 times the signal" in next(c for c in choices if c.name == "model").reason
+    assert resolve({"unit": "client", "epsilon": 1.0}, PublicFacts(6_000, 300, (12,), 3))[0].model == "table-linear"
+
+
 def test_a_rate_says_which_optimiser_it_is_for():
     _, choices = resolve({"server_optimizer": "momentum", "epsilon": 4.0}, TABLE)
     assert any(c.name == "lr" and "for momentum" in c.reason for c in choices)
