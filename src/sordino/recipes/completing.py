@@ -84,7 +84,7 @@ def complete(
     scheme = select(chosen, unit, observer).name
     whole = scheme == "client" and not published
     if chosen.private and chosen.scheme is None and not published and _unlike_columns(facts, settings):
-        take(_scaled(facts, settings, scheme))
+        take(_scaled(facts, settings, unit, observer))
     if whole and featured and not _against_features(given):
         against = []
         for choice in client_unit.features(
@@ -159,9 +159,11 @@ def _unlike_columns(facts: PublicFacts, settings: Plain) -> bool:
     return table and plain
 
 
-def _scaled(facts: PublicFacts, settings: Plain, scheme: str) -> Choice:
-    """The scale of columns, found with as much of the budget as few units ask for. Where each client adds all of the noise, units count for less."""
-    units = {"client": facts.clients, "local": int(facts.records / math.sqrt(facts.clients))}.get(scheme, facts.records)
+def _scaled(facts: PublicFacts, settings: Plain, unit: Unit, observer: Observer) -> Choice:
+    """The scale of columns, found with as much of the budget as few units ask for."""
+    units: float = facts.clients if unit is Unit.CLIENT else facts.records
+    if observer is Observer.SERVER:  # each client adds all of the noise
+        units /= math.sqrt(facts.clients)
     epsilon, delta = float(settings.get("epsilon") or EPSILON), float(settings.get("delta") or DELTA)
     share = share_for(facts.features, units, epsilon, delta, HEARD, LEAST_SHARE, MOST_SHARE)
     value: str | Json = "standard" if share == LEAST_SHARE else {"kind": "standard", "share": share}

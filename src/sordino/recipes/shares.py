@@ -6,7 +6,7 @@ from sordino.privacy import calibration
 
 
 def share_for(
-    numbers: int, records: int, epsilon: float, delta: float, heard: float, least: float, most: float
+    numbers: int, records: float, epsilon: float, delta: float, heard: float, least: float, most: float
 ) -> float:
     """The share that brings the length of the noise on a mean of so many numbers down to `heard`, within limits.
 
