@@ -107,7 +107,7 @@ def model(facts: PublicFacts, epsilon: float | None) -> Choice:
     """The network that suits the shape; it is clients, not records, that teach parameters through the noise."""
     if len(facts.shape) == 1 and not facts.tokens and epsilon is not None:
         return _for_tables(facts, epsilon)
-    found = model_for(replace(facts, records=facts.clients), epsilon, pooled=False)
+    found = model_for(replace(facts, records=facts.clients), epsilon)
     return replace(found, reason=found.reason.replace("records", "clients"))
 
 

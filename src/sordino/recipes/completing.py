@@ -104,7 +104,7 @@ def complete(
         if whole:
             suited = client_unit.model(facts, asked_epsilon)
         else:
-            suited = model_for(facts, asked_epsilon, scheme in ("pooled", "plain"))
+            suited = model_for(facts, asked_epsilon)
         left = f"; recipe frontier is left out, since {' and '.join(against)} was given" if against else ""
         take(replace(suited, reason=suited.reason + left))
         network = build(settings["model"], facts.shape, facts.classes)

@@ -16,24 +16,21 @@ SMALLEST_PICTURE = 16  # pixels a side, below which convolutions have nothing le
 SHORTEST_SIGNAL = 32
 
 
-def model_for(facts: PublicFacts, epsilon: float | None, pooled: bool = True) -> Choice:
-    """`epsilon` None: no privacy. `pooled`: whether records are noised in one sum, or not at all."""
-    rich = epsilon is None or facts.records * epsilon >= LEARNT
-    few = f"{facts.records:,} records at epsilon {epsilon:g} teach few parameters" if epsilon is not None else ""
+def model_for(facts: PublicFacts, epsilon: float | None) -> Choice:
+    """`epsilon` None: no privacy."""
     shape = facts.shape
     if facts.tokens:
         return Choice("model", "char-lstm-all" if facts.positions else "char-lstm", f"for {facts.said}")
-    if len(shape) == 1 and pooled:
-        return Choice("model", "wide-fourier", f"for {facts.said}: a linear model and cosines beside it")
     if len(shape) == 1:
-        name = "mlp" if rich else "table-linear"
-    elif len(shape) == 2 and shape[1] >= SHORTEST_SIGNAL:
+        return Choice("model", "wide-fourier", f"for {facts.said}: a linear model and cosines beside it")
+    if len(shape) == 2 and shape[1] >= SHORTEST_SIGNAL:
         return Choice("model", "std-cnn-1d", f"for {facts.said}")
-    elif len(shape) == 3 and min(shape[1:]) >= SMALLEST_PICTURE:
+    if len(shape) == 3 and min(shape[1:]) >= SMALLEST_PICTURE:
         return Choice("model", "std-cnn", f"for {facts.said}")
-    else:
-        name = "std-mlp" if rich else "std-linear"
-    return Choice("model", name, f"for {facts.said}" + ("" if rich else f"; {few}"))
+    if epsilon is None or facts.records * epsilon >= LEARNT:
+        return Choice("model", "std-mlp", f"for {facts.said}")
+    few = f"{facts.records:,} records at epsilon {epsilon:g} teach few parameters"
+    return Choice("model", "std-linear", f"for {facts.said}; {few}")
 
 
 def parameters(name: str, facts: PublicFacts) -> int:
