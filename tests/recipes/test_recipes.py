@@ -163,6 +163,13 @@ def test_facts_are_those_of_the_population():
     assert PublicFacts.of(Federation.from_dataset("digits", "iid", 10)) == DIGITS
 
 
+def test_texts_are_no_tables():
+    texts = PublicFacts(8_000, 100, (80,), 80, tokens=True)
+    plan, choices = resolve({"epsilon": 4.0}, texts)
+    assert (plan.model, plan.rounds) == ("char-lstm", 240) and not plan.prepare
+    assert "inputs" in next(c for c in choices if c.name == "lr").reason
+
+
 def test_large_tables_take_more_and_shorter_steps_and_wide_ones_shorter_ones():
     def chosen(records: int, columns: int) -> tuple[int, float]:
         plan, choices = resolve({"epsilon": 4.0}, PublicFacts(records, 10, (columns,), 3))

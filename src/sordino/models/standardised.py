@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from sordino.models.convnets import Linear, Signal, Tempered
 
 HIDDEN, BROAD = 64, 128
-FREQUENCIES, HALF = (1.0, 2.0), 0.5
+FREQUENCIES, AMPLITUDE = (1.0, 2.0), 0.5  # of cosines
 TINY = 1e-12  # of a variance: blank records stay blank
 
 
@@ -64,9 +64,10 @@ class WideDeep(nn.Module):
 class WideFourier(nn.Module):
     """A linear model and cosines of random directions beside it, added up (random Fourier features, Rahimi and Recht 2007).
 
-    Half of the cosines turn once over a record's usual length, half twice; all are trained. Hidden units with tanh are odd and nearly linear at first, and learn
-    what no line tells apart only after many steps, for which noise leaves no room: inside and outside of a ring 81% at epsilon 1, cosines 91%
-    (docs/regret.md). At `HALF` their size a table that a line does tell apart loses little to their noise.
+    Records of usual size turn half of the cosines by about 1 radian and half by about 2; directions are trained too. Hidden units with
+    tanh are odd and nearly linear at first. What no line tells apart they learn only after many steps, for which noise leaves no room:
+    they have 81% on the table `ring` at epsilon 1, and cosines have 91% (docs/regret.md). At half their size cosines cost little where
+    a line is enough.
     """
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
@@ -82,7 +83,7 @@ class WideFourier(nn.Module):
         nn.init.zeros_(self.out.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.wide(x) + self.out(HALF * torch.cos(self.turns(torch.flatten(x, 1))))
+        return self.wide(x) + self.out(AMPLITUDE * torch.cos(self.turns(torch.flatten(x, 1))))
 
 
 class Table(nn.Module):

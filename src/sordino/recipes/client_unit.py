@@ -38,8 +38,8 @@ ON_FEATURES = 1.2  # rows of features have length 1
 FEATURES_AS = 100
 FEATURE_RATE, FEATURE_BOUND = 1.0, 0.02  # local steps along gradients of rows of length 1
 UNHEARD = 1.0  # length of the noise on the mean of rows of length 1, from which on paying for it is in vain
-# Noise over signal, up to which cosines beside a linear model pay. At 0.13 to 0.3 they gained 1 to 14 points on four tables (300 clients, epsilon 4) and
-# lost 0.2 and 0.8 on two; at 0.66 to 1.2 they lost 1 to 3 on four and gained 5 on one (docs/regret.md).
+# Noise over signal, up to which cosines beside a linear model pay. At 0.12 to 0.32 they gained 1 to 14 points on four tables and lost 0.2 and
+# 0.8 on two; at 0.59 to 1.1 they lost 1 to 3 on four and gained 5 on one (100 and 300 clients, epsilon 1 and 4, docs/regret.md).
 TAUGHT = 0.4
 # The bound over the length of a local step at first. Updates get shorter as the model learns, and one below the bound says less than it may.
 SHORT = 0.1
@@ -105,7 +105,7 @@ def sgd_rate(fan: int) -> float:
 
 def model(facts: PublicFacts, epsilon: float | None) -> Choice:
     """The network that suits the shape; it is clients, not records, that teach parameters through the noise."""
-    if len(facts.shape) == 1 and not facts.tokens and epsilon is not None:
+    if facts.table and epsilon is not None:
         return _for_tables(facts, epsilon)
     found = model_for(replace(facts, records=facts.clients), epsilon)
     return replace(found, reason=found.reason.replace("records", "clients"))

@@ -154,7 +154,7 @@ def _by_name(given: Plain, facts: PublicFacts | None, pin: bool, recipe: str) ->
 
 def _unlike_columns(facts: PublicFacts, settings: Plain) -> bool:
     """A table that no schema scales."""
-    table = len(facts.shape) == 1 and not facts.tokens and settings.get("schema") is None
+    table = facts.table and settings.get("schema") is None
     plain = settings.get("mechanism", "gaussian") == "gaussian" and not settings.get("canaries")
     return table and plain
 

@@ -48,6 +48,11 @@ class PublicFacts:
         return math.prod(self.shape)
 
     @property
+    def table(self) -> bool:
+        """Rows of numbers; texts are rows too, of tokens."""
+        return len(self.shape) == 1 and not self.tokens
+
+    @property
     def said(self) -> str:
         """The shape in words."""
         if self.tokens:

@@ -21,7 +21,7 @@ def model_for(facts: PublicFacts, epsilon: float | None) -> Choice:
     shape = facts.shape
     if facts.tokens:
         return Choice("model", "char-lstm-all" if facts.positions else "char-lstm", f"for {facts.said}")
-    if len(shape) == 1:
+    if facts.table:
         return Choice("model", "wide-fourier", f"for {facts.said}: a linear model and cosines beside it")
     if len(shape) == 2 and shape[1] >= SHORTEST_SIGNAL:
         return Choice("model", "std-cnn-1d", f"for {facts.said}")

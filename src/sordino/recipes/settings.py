@@ -80,7 +80,7 @@ def passes(records: int) -> int:
 
 def pooled(asked: Asked) -> list[Choice]:
     records = asked.facts.records
-    table = len(asked.facts.shape) == 1 and not asked.linear
+    table = asked.facts.table and not asked.linear
     rounds, batch = pooled_rounds(records, asked.epsilon, table)
     more = "units beside a linear model take longer than it" if table else "more bring noise, not signal"
     if not table and rounds > ROUNDS:
@@ -100,7 +100,7 @@ def _table_rate(asked: Asked) -> Choice:
     """A score adds up all columns, whatever the hidden units add up."""
     columns, large = asked.facts.features, asked.facts.records >= LARGE_TABLE
     rate = min(rate_for(asked.fan), TABLE_RATE / math.sqrt(columns)) * (SHORTER if large else 1.0)
-    why = f"for Adam and {columns:,} columns" + (", shorter for more rounds" if large else "")
+    why = f"for Adam and {columns:,} columns" + (", shorter on a large table" if large else "")
     return Choice("lr", float(f"{rate:.2g}"), why)
 
 
