@@ -171,10 +171,14 @@ def test_texts_are_no_tables():
 
 
 def test_large_tables_take_more_and_shorter_steps_and_wide_ones_shorter_ones():
-    def chosen(records: int, columns: int) -> tuple[int, float]:
-        plan, choices = resolve({"epsilon": 4.0}, PublicFacts(records, 10, (columns,), 3))
+    def chosen(records: int, columns: int, classes: int = 3) -> tuple[int, float]:
+        plan, choices = resolve({"epsilon": 4.0}, PublicFacts(records, 10, (columns,), classes))
         assert f"{columns:,} columns" in next(c for c in choices if c.name == "lr").reason
         return plan.rounds, plan.lr
 
     assert chosen(2_999, 10) == (360, 0.035) and chosen(3_000, 10) == (720, 0.025)
     assert chosen(2_999, 64)[1] == 0.025 and chosen(2_999, 900)[1] == 0.0067
+    # few columns: up to twice as long, on large tables only
+    assert chosen(2_999, 5)[1] == 0.035 and chosen(3_000, 5)[1] == 0.035 and chosen(3_000, 1)[1] == 0.049
+    # two classes: shorter, on small tables only
+    assert chosen(2_999, 10, 2)[1] == 0.025 and chosen(3_000, 10, 2)[1] == 0.025

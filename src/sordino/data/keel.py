@@ -18,6 +18,8 @@ PACKAGE = Package(
 )
 TABLES = {
     "pima": "614 + 154 women, diabetes or not, 8 columns",
+    "australian": "552 + 138 requests for credit, granted or not, 14 columns",
+    "contraceptive": "1,178 + 295 women, 3 kinds of contraception, 9 columns",
     "vehicle": "676 + 170 silhouettes of 4 vehicles, 18 columns",
     "segment": "1,848 + 462 regions of pictures of 7 kinds, 19 columns",
     "phoneme": "4,323 + 1,081 sounds of 2 kinds, 5 columns",
@@ -28,6 +30,8 @@ TABLES = {
     "spambase": "3,677 + 920 e-mails, spam or not, 57 columns",
     "texture": "4,400 + 1,100 pieces of 11 textures, 40 columns",
     "optdigits": "4,496 + 1,124 written digits, 64 columns",
+    "marketing": "5,500 + 1,376 households, 9 ranges of income, 13 columns",
+    "penbased": "8,793 + 2,199 digits written with a pen, 16 columns",
     "magic": "15,216 + 3,804 showers of particles, gamma or not, 10 columns",
     "letter": "16,000 + 4,000 printed letters, 16 columns",
 }

@@ -23,7 +23,7 @@ from sordino.recipes.shares import share_for
 NAME = "frontier"
 MOMENTUM = 0.9
 TIGHT = 2.0  # an epsilon below which noise rules: larger bounds, fewer records in a batch
-NOISE = {"colour": 0.78, "grey": 1.2, "signal": 1.0}  # deviation of the noise on a score at the end
+NOISE = {"colour": 0.78, "grey": 1.2, "signal": 1.4}  # deviation of the noise on a score at the end
 ROUNDS = {"colour": 150, "grey": 200, "signal": 200}
 LEAST_BATCH = 64
 LEAST_SHARE, MOST_SHARE = 0.01, 0.2  # of the budget, for the mean of the features

@@ -26,6 +26,10 @@ TABLE_ROUNDS, LARGE_TABLE_ROUNDS = 360, 720
 # records, from which on more and shorter steps pay: the noise of T steps grows with its root
 LARGE_TABLE, SHORTER = 3_000, 0.7
 TABLE_RATE = 0.2  # over the root of the columns: 64 (optdigits) and 784 (MNIST as a table) want less than 40 and fewer
+# Below so many columns a large table takes longer steps, up to twice as long: a cosine turns by less, and what such tables ask for is bent.
+FEW_COLUMNS, LONGEST = 10, 2.0
+# Small tables of two classes take shorter ones: one line between the classes is less to learn than several, under the same noise.
+TWO_CLASSES = 0.7
 QUIET = 60_000  # records times epsilon, from which on more rounds pay
 PASSES, FEWER_PASSES, MANY = 40, 20, 12_000  # over the data; fewer over many records, where time counts
 LEAST_BATCH, MOST_BATCH = 32, 10_000
@@ -98,9 +102,13 @@ def pooled(asked: Asked) -> list[Choice]:
 
 def _table_rate(asked: Asked) -> Choice:
     """A score adds up all columns, whatever the hidden units add up."""
-    columns, large = asked.facts.features, asked.facts.records >= LARGE_TABLE
-    rate = min(rate_for(asked.fan), TABLE_RATE / math.sqrt(columns)) * (SHORTER if large else 1.0)
-    why = f"for Adam and {columns:,} columns" + (", shorter on a large table" if large else "")
+    columns = asked.facts.features
+    rate, why = min(rate_for(asked.fan), TABLE_RATE / math.sqrt(columns)), f"for Adam and {columns:,} columns"
+    if asked.facts.records >= LARGE_TABLE:
+        rate *= SHORTER * min(max(1.0, math.sqrt(FEW_COLUMNS / columns)), LONGEST)
+        why += ", shorter on a large table"
+    elif asked.facts.classes == 2:
+        rate, why = rate * TWO_CLASSES, f"{why}, shorter for two classes on a small table"
     return Choice("lr", float(f"{rate:.2g}"), why)
 
 
