@@ -176,9 +176,12 @@ def test_large_tables_take_more_and_shorter_steps_and_wide_ones_shorter_ones():
         assert f"{columns:,} columns" in next(c for c in choices if c.name == "lr").reason
         return plan.rounds, plan.lr
 
-    assert chosen(2_999, 10) == (360, 0.035) and chosen(3_000, 10) == (720, 0.025)
+    assert chosen(2_999, 10) == (360, 0.035) and chosen(3_000, 16) == (720, 0.025)
     assert chosen(2_999, 64)[1] == 0.025 and chosen(2_999, 900)[1] == 0.0067
+    # clients as units: twice as long as a small table of records
+    units, _ = resolve({"epsilon": 4.0, "unit": "client"}, PublicFacts(5_000, 300, (16,), 2))
+    assert (units.model, units.rounds, units.server_lr) == ("wide-fourier", 60, 0.049)
     # few columns: up to twice as long, on large tables only
-    assert chosen(2_999, 5)[1] == 0.035 and chosen(3_000, 5)[1] == 0.035 and chosen(3_000, 1)[1] == 0.049
+    assert chosen(2_999, 5)[1] == 0.035 and chosen(3_000, 4)[1] == 0.049 and chosen(3_000, 1)[1] == 0.049
     # two classes: shorter, on small tables only
-    assert chosen(2_999, 10, 2)[1] == 0.025 and chosen(3_000, 10, 2)[1] == 0.025
+    assert chosen(2_999, 16, 2)[1] == 0.025 and chosen(3_000, 16, 2)[1] == 0.025

@@ -85,23 +85,6 @@ def test_quantile_certified_doubles_its_step_while_the_bound_is_far_off():
     assert state["step"] == 0.8 and state["bound"] == pytest.approx(0.5 * math.exp(0.4))
 
 
-def test_quantile_certified_spends_more_on_bits_until_the_bound_was_found():
-    """Norms of 1 and 5. Under 600 the bits take half of the round; under 3, with one of two within, the bound was found."""
-    rule = build("quantile", bound=600.0, options={"share": 0.1})
-    state = rule.init()
-    assert rule.query(state) == (None, CentredBit(0.5))
-    state = rule.observe(state, seen(Flat(600.0), answer(CentredBit(0.5), 600.0)))
-    assert rule.query(state) == (None, CentredBit(0.5))
-    found = rule.observe(state, seen(Flat(3.0), answer(CentredBit(0.5), 3.0)))
-    assert rule.query(found) == (None, CentredBit(0.1))
-    # Once found it stays found: a bound that lies far off later is no longer worth half a round.
-    later = rule.observe(found, seen(Flat(600.0), answer(CentredBit(0.1), 600.0)))
-    assert rule.query(later) == (None, CentredBit(0.1))
-    # Bits that noise explains find nothing, and are not asked at that price again.
-    drowned = rule.observe(rule.init(), seen(Flat(600.0), answer(CentredBit(0.5), 600.0, std=0.5)))
-    assert rule.query(drowned) == (None, CentredBit(0.1))
-
-
 @pytest.mark.parametrize("name", ["adact", "geyer"])
 def test_exact_quantiles_as_published(name):
     rule = build(name, bound=9.0, variant="published")

@@ -162,9 +162,17 @@ ENTRIES = {
             files="femnist/train/*.json of LEAF",
             natural=True,
         ),
-        Entry("forda", "3,601 + 1,320 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _series("FordA", 2)),
+        Entry(
+            "forda", "3,601 + 1,320 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _series("FordA", 2)
+        ),
         Entry("fordb", "3,636 + 810 engine noises, fault or not, 500 steps", "UCR archive", _UCR, _series("FordB", 2)),
-        Entry("crop", "7,200 + 16,800 fields seen from space, 24 crops, 46 steps", "UCR archive", _UCR, _series("Crop", 24)),
+        Entry(
+            "crop",
+            "7,200 + 16,800 fields seen from space, 24 crops, 46 steps",
+            "UCR archive",
+            _UCR,
+            _series("Crop", 24),
+        ),
         Entry(
             "electricdevices",
             "8,926 + 7,711 days of 7 kinds of electric devices, 96 steps",

@@ -27,7 +27,7 @@ TABLE_ROUNDS, LARGE_TABLE_ROUNDS = 360, 720
 LARGE_TABLE, SHORTER = 3_000, 0.7
 TABLE_RATE = 0.2  # over the root of the columns: 64 (optdigits) and 784 (MNIST as a table) want less than 40 and fewer
 # Below so many columns a large table takes longer steps, up to twice as long: a cosine turns by less, and what such tables ask for is bent.
-FEW_COLUMNS, LONGEST = 10, 2.0
+FEW_COLUMNS, LONGEST = 16, 2.0
 # Small tables of two classes take shorter ones: one line between the classes is less to learn than several, under the same noise.
 TWO_CLASSES = 0.7
 QUIET = 60_000  # records times epsilon, from which on more rounds pay
@@ -101,18 +101,26 @@ def pooled(asked: Asked) -> list[Choice]:
 
 
 def _table_rate(asked: Asked) -> Choice:
-    """A score adds up all columns, whatever the hidden units add up."""
+    """Records of a table in one sum."""
+    if asked.facts.records < LARGE_TABLE:
+        return _small_table_rate(asked, "lr")
     columns = asked.facts.features
-    rate, why = min(rate_for(asked.fan), TABLE_RATE / math.sqrt(columns)), f"for Adam and {columns:,} columns"
-    if asked.facts.records >= LARGE_TABLE:
-        rate *= SHORTER * min(max(1.0, math.sqrt(FEW_COLUMNS / columns)), LONGEST)
-        why += ", shorter on a large table"
-    elif asked.facts.classes == 2:
-        rate, why = rate * TWO_CLASSES, f"{why}, shorter for two classes on a small table"
-    return Choice("lr", float(f"{rate:.2g}"), why)
+    longer = min(max(1.0, math.sqrt(FEW_COLUMNS / columns)), LONGEST)
+    rate = SHORTER * longer * min(rate_for(asked.fan), TABLE_RATE / math.sqrt(columns))
+    return Choice("lr", float(f"{rate:.2g}"), f"for Adam and {columns:,} columns, shorter on a large table")
+
+
+def _small_table_rate(asked: Asked, name: str, longer: float = 1.0, why: str = "") -> Choice:
+    """A score adds up all columns, whatever the hidden units add up."""
+    columns, two = asked.facts.features, asked.facts.classes == 2
+    rate = longer * min(rate_for(asked.fan), TABLE_RATE / math.sqrt(columns)) * (TWO_CLASSES if two else 1.0)
+    reason = f"for Adam and {columns:,} columns" + (" of two classes" if two else "") + why
+    return Choice(name, float(f"{rate:.2g}"), reason)
 
 
 CLIENT_ROUNDS = 60
+# Tables of clients as units take steps twice as long as a small table of records: 60 rounds are few for cosines to learn in (docs/regret.md).
+FEW_ROUNDS = 2.0
 
 
 def client(asked: Asked) -> list[Choice]:
@@ -124,7 +132,10 @@ def client(asked: Asked) -> list[Choice]:
     if asked.published or not asked.linear or given.get("server_optimizer") == "adam":
         usual = "each round is many local steps, and more rounds bring as much noise as signal"
         lr = Choice("lr", client_unit.sgd_rate(asked.fan), f"for local SGD and units of up to {asked.fan:,} inputs")
-        return [Choice("rounds", CLIENT_ROUNDS, usual), *work, lr, *_server(asked, "server_lr")]
+        cosines = facts.table and not asked.linear
+        rate = _small_table_rate(asked, "server_lr", FEW_ROUNDS, ", longer for few rounds") if cosines else None
+        steps = _server(asked, "server_lr", rate)
+        return [Choice("rounds", CLIENT_ROUNDS, usual), *work, lr, *steps]
     rounds = client_unit.rounds_for(left)
     optimizer = str(given.get("server_optimizer") or "momentum")
     steps = client_unit.linear_steps(asked.fan, _featured(given), rounds, facts.clients, asked.epsilon, optimizer)

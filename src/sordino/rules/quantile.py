@@ -11,11 +11,10 @@ Since the bits ride with the clipped sum, the round is one Gaussian event of mul
 z_sum = (z^-2 - (2 sigma_b)^-2)^(-1/2) (theorem 1), where sigma_b, the noise on the bits, is m/20 if the budget
 allows.
 
-With eta = 0.2 the bound moves by a tenth a round at most. The certified variant adds four things. Three are computed from
+With eta = 0.2 the bound moves by a tenth a round at most. The certified variant adds three things, all computed from
 released values and thus free: it starts with larger steps, which are halved each time the bound is overshot, until
 they are down to eta; steps double while nearly all units lie on one side round after round, since the bound is decades off then; and
-it follows the bits only as far as their noise lets them be believed (`trust`). The fourth moves privacy within the first rounds: until
-the bound was found near the norms, the bits take the share `opening` of a round, since a sum under a bound that is decades off tells little.
+it follows the bits only as far as their noise lets them be believed (`trust`).
 """
 
 from __future__ import annotations
@@ -52,19 +51,17 @@ class Quantile:
     warm: float = 0.0  # the first step; 0: no warm-up
     steady: bool = True  # follow noisy bits less
     searches: bool = False  # with longer and longer steps while the bound is far off
-    opening: float = 0.5  # share of the bits until the bound was found, if it searches
 
     def __post_init__(self) -> None:
         positive(bound=self.start, eta=self.eta)
-        between(0, 1, target=self.target, share=self.share, opening=self.opening)
+        between(0, 1, target=self.target, share=self.share)
         at_least(0, warm=self.warm)
 
     def init(self) -> State:
-        state = {"bound": self.start, "step": max(self.warm, self.eta), "side": 0.0}
-        return state | {"far": 1.0} if self.searches else state
+        return {"bound": self.start, "step": max(self.warm, self.eta), "side": 0.0}
 
     def query(self, state: State) -> Queries:
-        return Queries(with_sum=CentredBit(max(self.share, self.opening) if state.get("far") else self.share))
+        return Queries(with_sum=CentredBit(self.share))
 
     def bound(self, state: State, answer: Answer | None) -> Bound:
         return Flat(state["bound"])
@@ -73,15 +70,13 @@ class Quantile:
         assert seen.answer is not None
         within = float(np.clip(0.5 + seen.answer.mean[0], 0, 1))
         miss = within - self.target
-        step, overshot = state["step"], miss * state["side"] < 0
-        far = self.searches and not overshot and self._far(miss, seen.answer.noise)
-        if overshot:
+        step = state["step"]
+        if miss * state["side"] < 0:  # overshot
             step = max(self.eta, (min(step, self.warm) if self.searches else step) / 2)
-        elif far and state["side"] != 0:
+        elif self.searches and miss * state["side"] > 0 and self._far(miss, seen.answer.noise):
             step = max(step, min(2 * step, FARTHEST * self.warm))
         gain = step * (trust(seen.answer.noise) if self.steady else 1.0)
-        after = {"bound": clamp(state["bound"] * math.exp(-gain * miss)), "step": step, "side": float(np.sign(miss))}
-        return after | {"far": float(bool(state["far"]) and far)} if self.searches else after
+        return {"bound": clamp(state["bound"] * math.exp(-gain * miss)), "step": step, "side": float(np.sign(miss))}
 
     def _far(self, miss: float, noise: float) -> bool:
         """Whether nearly all units lie on one side, which noise does not explain."""
@@ -114,16 +109,11 @@ def differs(plan: Plan) -> tuple[str, ...]:
 
 
 def certified(
-    setting: RuleContext,
-    *,
-    target: float = 0.5,
-    eta: float = 0.2,
-    share: float | None = None,
-    warm: float = 2.0,
-    opening: float = 0.5,
+    setting: RuleContext, *, target: float = 0.5, eta: float = 0.2, share: float | None = None, warm: float = 2.0
 ) -> Quantile:
-    share = bit_share(setting) if share is None else share
-    return Quantile(setting.plan.bound, target, eta, share, warm, searches=True, opening=opening)
+    return Quantile(
+        setting.plan.bound, target, eta, bit_share(setting) if share is None else share, warm, searches=True
+    )
 
 
 def published(setting: RuleContext, *, target: float = 0.5, eta: float = 0.2, share: float | None = None) -> Quantile:
