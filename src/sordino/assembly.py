@@ -74,11 +74,8 @@ def assemble(plan: Plan, federation: Federation | None = None) -> tuple[nn.Modul
 
 
 def _network(plan: Plan, federation: Federation) -> str:
-    """The plan's, or what suits the shape of the records."""
-    if plan.model != "auto":
-        return plan.model
-    facts = recipes.PublicFacts.of(federation).prepared(plan.preparation)
-    return str(recipes.model_for(facts, plan.epsilon).value)
+    """The plan's, or what suits the records."""
+    return recipes.network_of(plan, recipes.PublicFacts.of(federation))
 
 
 def input_shape(plan: Plan, federation: Federation) -> tuple[int, ...]:

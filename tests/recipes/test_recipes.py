@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sordino.plan import Plan
-from sordino.recipes import PublicFacts, complete, resolve
+from sordino.recipes import PublicFacts, complete, network_of, resolve
 
 DIGITS = PublicFacts(1437, 10, (1, 8, 8), 10)
 TABLE = PublicFacts(25_000, 100, (12,), 3)
@@ -185,3 +185,13 @@ def test_large_tables_take_more_and_shorter_steps_and_wide_ones_shorter_ones():
     assert chosen(2_999, 5)[1] == 0.035 and chosen(3_000, 4)[1] == 0.049 and chosen(3_000, 1)[1] == 0.049
     # two classes: shorter, on small tables only
     assert chosen(2_999, 16, 2)[1] == 0.025 and chosen(3_000, 16, 2)[1] == 0.025
+
+
+def test_a_plan_that_leaves_the_network_open_gets_the_recipe_s_in_both_units():
+    """Few clients as units teach no cosines, whoever asks: the command, or a plan of one's own."""
+    table = PublicFacts(5_000, 30, (20,), 3)
+    for unit in ("client", "example"):
+        chosen, _ = resolve({"epsilon": 4.0, "unit": unit}, table)
+        own = Plan(clients=30, epsilon=4.0, unit=unit, prepare=chosen.prepare)
+        assert network_of(own, table) == chosen.model == ("table-linear" if unit == "client" else "wide-fourier")
+        assert network_of(own.replace(model="mlp"), table) == "mlp"

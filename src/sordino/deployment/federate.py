@@ -73,7 +73,7 @@ def federate(
         if plan.model == "auto":
             tokens = facts.normalise is not None and facts.normalise.tokens
             told = recipes.PublicFacts(sum(facts.sizes), facts.clients, facts.shape, facts.classes, tokens)
-            plan = plan.replace(model=str(recipes.model_for(told, plan.epsilon).value))
+            plan = plan.replace(model=recipes.network_of(plan, told))
         kept = {"run": post.run, "facts": facts.to_json(), "plan": plan.to_json(), "names": post.names}
         out.mkdir(parents=True, exist_ok=True)
         if (out / "ledger.jsonl").exists():

@@ -8,9 +8,9 @@ an optimiser). `docs/regret.md` measures what these choices lose against setting
 """
 
 from sordino.recipes.choice import Choice
-from sordino.recipes.completing import complete, resolve
+from sordino.recipes.completing import complete, network_of, resolve
 from sordino.recipes.facts import PublicFacts
 from sordino.recipes.networks import model_for, parameters
 from sordino.recipes.without_privacy import twin_of
 
-__all__ = ["Choice", "PublicFacts", "complete", "model_for", "parameters", "resolve", "twin_of"]
+__all__ = ["Choice", "PublicFacts", "complete", "model_for", "network_of", "parameters", "resolve", "twin_of"]

@@ -100,11 +100,7 @@ def complete(
         printed = paper_network(chosen.name, str(given.get("data", "digits"))) if published else None
         if printed is not None:
             take(Choice("model", printed, "the network that the paper trains on this data"))
-        asked_epsilon = epsilon if chosen.private else None
-        if whole:
-            suited = client_unit.model(facts, asked_epsilon)
-        else:
-            suited = model_for(facts, asked_epsilon)
+        suited = _suited(facts, epsilon if chosen.private else None, whole)
         left = f"; recipe frontier is left out, since {' and '.join(against)} was given" if against else ""
         take(replace(suited, reason=suited.reason + left))
         network = build(settings["model"], facts.shape, facts.classes)
@@ -115,6 +111,20 @@ def complete(
     for choice in BY_SCHEME[scheme](asked):
         take(choice)
     return settings, tuple(choices)
+
+
+def network_of(plan: Plan, facts: PublicFacts) -> str:
+    """The network of a plan that leaves it open, as the recipe would choose it."""
+    if plan.model != AUTO:
+        return plan.model
+    whole = plan.scheme.name == "client" and plan.variant != "published"
+    epsilon = (plan.epsilon or EPSILON) if plan.method_spec.private else None
+    return str(_suited(facts.prepared(plan.preparation), epsilon, whole).value)
+
+
+def _suited(facts: PublicFacts, epsilon: float | None, whole: bool) -> Choice:
+    """The network that suits the data; `whole`: clients are the units. `epsilon` None: no privacy."""
+    return client_unit.model(facts, epsilon) if whole else model_for(facts, epsilon)
 
 
 def _frontier_wins(given: Plain, facts: PublicFacts | None) -> bool:
