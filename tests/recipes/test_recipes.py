@@ -195,3 +195,13 @@ def test_a_plan_that_leaves_the_network_open_gets_the_recipe_s_in_both_units():
         own = Plan(clients=30, epsilon=4.0, unit=unit, prepare=chosen.prepare)
         assert network_of(own, table) == chosen.model == ("table-linear" if unit == "client" else "wide-fourier")
         assert network_of(own.replace(model="mlp"), table) == "mlp"
+
+
+def test_features_of_signals_take_longer_steps_than_those_of_pictures_in_the_client_unit():
+    def rate(shape: tuple[int, ...]) -> tuple[float, str]:
+        settings, choices = complete({"epsilon": 4.0, "unit": "client"}, PublicFacts(3_000, 300, shape, 10), pin=False)
+        assert settings["model"] == "head"
+        return settings["server_lr"], next(c for c in choices if c.name == "server_lr").reason
+
+    (pictures, of_pictures), (signals, of_signals) = rate((1, 28, 28)), rate((1, 96))
+    assert "is then 1.2" in of_pictures and "is then 1.7" in of_signals and signals > pictures

@@ -32,7 +32,10 @@ LOCAL_STEPS, MOST_EPOCHS, FEWER_EPOCHS = 10, 10, 5  # fewer: of networks that ar
 MOST_BATCH = 32
 # The deviation of the noise on each weight at the end. Inputs of d numbers of size 1 have length sqrt(d): noise on a score is 2.4 then.
 NOISE, ON_SCORE = 0.3, 2.4
-ON_FEATURES = 1.2  # rows of features have length 1
+ON_FEATURES, ON_SIGNALS = (
+    1.2,
+    1.7,
+)  # rows of features have length 1; those of signals take more, as in recipe `frontier`
 # A head on rows of length 1 is drowned as so many parameters for each class would be, however many features there are. The number was fitted to
 # six runs on MNIST in both units (docs/regret.md, forecasts); the noise of the mean is in it.
 FEATURES_AS = 100
@@ -78,11 +81,15 @@ def local_work(facts: PublicFacts, left: float, features: bool, linear: bool) ->
     return [Choice("batch_size", batch, f"clients hold about {each:,} records"), Choice("local_epochs", epochs, why)]
 
 
-def linear_steps(fan: int, features: bool, rounds: int, clients: int, epsilon: float, optimizer: str) -> list[Choice]:
-    """Local rate, first bound and the server's steps of a model that is linear in its input."""
+def linear_steps(
+    fan: int, features: bool, rounds: int, clients: int, epsilon: float, optimizer: str, signals: bool = False
+) -> list[Choice]:
+    """Local rate, first bound and the server's steps of a model that is linear in its input. `signals`: of which features were made."""
     local = FEATURE_RATE if features else sgd_rate(fan)
     bound = FEATURE_BOUND if features else float(f"{SHORT * local * math.sqrt(fan):.2g}")
-    size = ON_FEATURES if features else min(NOISE, ON_SCORE / math.sqrt(fan))
+    size = min(NOISE, ON_SCORE / math.sqrt(fan))
+    if features:
+        size = ON_SIGNALS if signals else ON_FEATURES
     # A falling rate has a third of the variance.
     noise = _single(epsilon) * math.sqrt(rounds) / clients * math.sqrt(rounds / 3)
     rate = float(f"{size * (1.0 if optimizer == 'sgd' else 1 - MOMENTUM) / noise:.3g}")

@@ -91,6 +91,7 @@ def complete(
             facts, float(settings["epsilon"]), float(settings.get("delta") or DELTA), pin
         ):
             take(choice)
+    signals = len(facts.shape) == 2
     if settings.get("prepare"):
         facts = facts.prepared(_preparation(settings["prepare"]))
     epsilon = float(settings.get("epsilon") or EPSILON)
@@ -107,7 +108,7 @@ def complete(
     optimizer = str(settings.get("server_optimizer") or "adam")
     weights = [(p.numel(), p.dim()) for p in network.parameters()]
     size, linear = sum(numbers for numbers, _ in weights), client_unit.is_linear(axes for _, axes in weights)
-    asked = Asked(facts, chosen, published, epsilon, fan_in(network), optimizer, size, linear, settings)
+    asked = Asked(facts, chosen, published, epsilon, fan_in(network), optimizer, size, linear, settings, signals)
     for choice in BY_SCHEME[scheme](asked):
         take(choice)
     return settings, tuple(choices)

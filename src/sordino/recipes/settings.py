@@ -54,6 +54,7 @@ class Asked:
     dimension: int  # parameters of the network
     linear: bool  # in its input
     settings: Plain  # what is settled already
+    signals: bool = False  # the records, before any preparation
 
 
 def _server(asked: Asked, rate: str, adam: Choice | None = None) -> list[Choice]:
@@ -138,7 +139,9 @@ def client(asked: Asked) -> list[Choice]:
         return [Choice("rounds", CLIENT_ROUNDS, usual), *work, lr, *steps]
     rounds = client_unit.rounds_for(left)
     optimizer = str(given.get("server_optimizer") or "momentum")
-    steps = client_unit.linear_steps(asked.fan, _featured(given), rounds, facts.clients, asked.epsilon, optimizer)
+    steps = client_unit.linear_steps(
+        asked.fan, _featured(given), rounds, facts.clients, asked.epsilon, optimizer, asked.signals
+    )
     return [client_unit.rounds(left), *work, *steps, *SCALED]
 
 
