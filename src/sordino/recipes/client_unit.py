@@ -32,10 +32,8 @@ LOCAL_STEPS, MOST_EPOCHS, FEWER_EPOCHS = 10, 10, 5  # fewer: of networks that ar
 MOST_BATCH = 32
 # The deviation of the noise on each weight at the end. Inputs of d numbers of size 1 have length sqrt(d): noise on a score is 2.4 then.
 NOISE, ON_SCORE = 0.3, 2.4
-ON_FEATURES, ON_SIGNALS = (
-    1.2,
-    1.7,
-)  # rows of features have length 1; those of signals take more, as in recipe `frontier`
+# Rows of features have length 1. Those of signals take more noise, as in recipe `frontier`.
+ON_FEATURES, ON_SIGNALS = 1.2, 1.7
 # A head on rows of length 1 is drowned as so many parameters for each class would be, however many features there are. The number was fitted to
 # six runs on MNIST in both units (docs/regret.md, forecasts); the noise of the mean is in it.
 FEATURES_AS = 100

@@ -108,7 +108,8 @@ def _table_rate(asked: Asked) -> Choice:
     columns = asked.facts.features
     longer = min(max(1.0, math.sqrt(FEW_COLUMNS / columns)), LONGEST)
     rate = SHORTER * longer * min(rate_for(asked.fan), TABLE_RATE / math.sqrt(columns))
-    return Choice("lr", float(f"{rate:.2g}"), f"for Adam and {columns:,} columns, shorter on a large table")
+    why = "longer for so few" if longer > 1 else "shorter on a large table"
+    return Choice("lr", float(f"{rate:.2g}"), f"for Adam and {columns:,} columns, {why}")
 
 
 def _small_table_rate(asked: Asked, name: str, longer: float = 1.0, why: str = "") -> Choice:
@@ -133,7 +134,7 @@ def client(asked: Asked) -> list[Choice]:
     if asked.published or not asked.linear or given.get("server_optimizer") == "adam":
         usual = "each round is many local steps, and more rounds bring as much noise as signal"
         lr = Choice("lr", client_unit.sgd_rate(asked.fan), f"for local SGD and units of up to {asked.fan:,} inputs")
-        cosines = facts.table and not asked.linear
+        cosines = facts.table and not asked.linear and not asked.published
         rate = _small_table_rate(asked, "server_lr", FEW_ROUNDS, ", longer for few rounds") if cosines else None
         steps = _server(asked, "server_lr", rate)
         return [Choice("rounds", CLIENT_ROUNDS, usual), *work, lr, *steps]
