@@ -176,19 +176,20 @@ def test_large_tables_take_more_and_shorter_steps_and_wide_ones_shorter_ones():
         assert f"{columns:,} columns" in next(c for c in choices if c.name == "lr").reason
         return plan.rounds, plan.lr
 
-    assert chosen(2_999, 10) == (360, 0.035) and chosen(3_000, 16) == (720, 0.025)
+    assert chosen(2_999, 10) == (360, 0.035) and chosen(3_000, 10) == (720, 0.025)
     assert chosen(2_999, 64)[1] == 0.025 and chosen(2_999, 900)[1] == 0.0067
     # clients as units: twice as long as a small table of records
     units, _ = resolve({"epsilon": 4.0, "unit": "client"}, PublicFacts(5_000, 300, (16,), 2))
     assert (units.model, units.rounds, units.server_lr) == ("wide-fourier", 60, 0.049)
-    # few columns: up to twice as long, on large tables only
-    assert chosen(2_999, 5)[1] == 0.035 and chosen(3_000, 4)[1] == 0.049 and chosen(3_000, 1)[1] == 0.049
+    # few columns: up to twice as long, on large tables of two classes only
+    assert chosen(2_999, 4, 2)[1] == 0.025 and chosen(3_000, 4, 2)[1] == chosen(3_000, 1, 2)[1] == 0.049
+    assert chosen(3_000, 4)[1] == chosen(3_000, 4, 1)[1] == 0.025
     # two classes: shorter, on small tables only
     assert chosen(2_999, 16, 2)[1] == 0.025 and chosen(3_000, 16, 2)[1] == 0.025
 
 
 def test_a_plan_that_leaves_the_network_open_gets_the_recipe_s_in_both_units():
-    """Few clients as units teach no cosines, whoever asks: the command, or a plan of one's own."""
+    """Few clients as units teach no cosines, for the command and for a plan of one's own."""
     table = PublicFacts(5_000, 30, (20,), 3)
     for unit in ("client", "example"):
         chosen, _ = resolve({"epsilon": 4.0, "unit": unit}, table)

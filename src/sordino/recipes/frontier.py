@@ -6,7 +6,7 @@
 Settings follow from public facts: shape, number of records, epsilon and delta. Rows have unit length, so noise of deviation s on each
 weight moves every score by s, whatever the dimension. After T steps of momentum m that noise is lr / (1 - m) sqrt(T) z C / B for
 a bound C and a batch of B. The learning rate is the one at which it is `NOISE`: how much noise on scores paid off on the
-training data of CIFAR-10, MNIST and Fashion-MNIST (docs/features.md), for signals on nine sets (docs/regret.md), and about the same at
+training data of CIFAR-10, MNIST and Fashion-MNIST (docs/features.md), for signals on eight sets (docs/regret.md), and about the same at
 every epsilon that was tried.
 """
 

@@ -26,7 +26,8 @@ TABLE_ROUNDS, LARGE_TABLE_ROUNDS = 360, 720
 # records, from which on more and shorter steps pay: the noise of T steps grows with its root
 LARGE_TABLE, SHORTER = 3_000, 0.7
 TABLE_RATE = 0.2  # over the root of the columns: 64 (optdigits) and 784 (MNIST as a table) want less than 40 and fewer
-# Below so many columns a large table takes longer steps, up to twice as long: a cosine turns by less, and what such tables ask for is bent.
+# Below so many columns a large table of two classes takes longer steps, up to twice as long. Tables of more classes did not gain, and one of
+# four columns (chem97) lost a point (docs/regret.md).
 FEW_COLUMNS, LONGEST = 16, 2.0
 # Small tables of two classes take shorter ones: one line between the classes is less to learn than several, under the same noise.
 TWO_CLASSES = 0.7
@@ -105,10 +106,10 @@ def _table_rate(asked: Asked) -> Choice:
     """Records of a table in one sum."""
     if asked.facts.records < LARGE_TABLE:
         return _small_table_rate(asked, "lr")
-    columns = asked.facts.features
-    longer = min(max(1.0, math.sqrt(FEW_COLUMNS / columns)), LONGEST)
+    columns, two = asked.facts.features, asked.facts.classes == 2
+    longer = min(max(1.0, math.sqrt(FEW_COLUMNS / columns)), LONGEST) if two else 1.0
     rate = SHORTER * longer * min(rate_for(asked.fan), TABLE_RATE / math.sqrt(columns))
-    why = "longer for so few" if longer > 1 else "shorter on a large table"
+    why = "longer for so few and two classes" if longer > 1 else "shorter on a large table"
     return Choice("lr", float(f"{rate:.2g}"), f"for Adam and {columns:,} columns, {why}")
 
 
