@@ -208,10 +208,16 @@ def chosen(plan: Plan) -> dict[str, object]:
 
 
 def fill_cell(
-    book: Book, setting: str, epsilon: float, seeds: tuple[int, ...], small: bool, search: bool = True
+    book: Book,
+    setting: str,
+    epsilon: float,
+    seeds: tuple[int, ...],
+    small: bool,
+    search: bool = True,
+    again: bool = False,
 ) -> None:
     for seed in seeds:
-        book.accuracy(setting, epsilon, seed, None)
+        book.accuracy(setting, epsilon, seed, None, again)
     if not search:
         return
     what = SETTINGS[setting]
@@ -338,7 +344,9 @@ def main() -> None:
     parser.add_argument("--wrong-start", action="store_true")
     parser.add_argument("--methods", nargs="+", default=list(ADAPTIVE), choices=ADAPTIVE, help="for --wrong-start")
     parser.add_argument(
-        "--again", action="store_true", help="with --wrong-start: also what was run, after a rule changed"
+        "--again",
+        action="store_true",
+        help="with --wrong-start or --recipe-only: also what was run, after a rule changed",
     )
     parser.add_argument("--recipe-only", action="store_true", help="run the recipe again, and search no further")
     parser.add_argument("--page", action="store_true", help="only put the table of what there is on docs/regret.md")
@@ -354,7 +362,15 @@ def main() -> None:
     elif not args.page:
         for name in args.data:
             for epsilon in args.epsilons:
-                fill_cell(book, name, epsilon, tuple(args.seeds), small=False, search=not args.recipe_only)
+                fill_cell(
+                    book,
+                    name,
+                    epsilon,
+                    tuple(args.seeds),
+                    small=False,
+                    search=not args.recipe_only,
+                    again=args.recipe_only and args.again,
+                )
     text = table(cells(book.rows))
     if args.page:
         fill("regret.md", "regret", text)
