@@ -78,6 +78,13 @@ def damping(rows: np.ndarray, directions: int) -> Damping:
 
     The factor is 1 at the last direction, so that none is singled out by being the last.
     """
+    values, found = principal(rows, directions)
+    factors = np.sqrt(2 * values[-1] / (values + values[-1]))
+    return Damping(found, factors.astype(np.float32))
+
+
+def principal(rows: np.ndarray, directions: int) -> tuple[np.ndarray, np.ndarray]:
+    """The largest eigenvalues of the rows' products, falling, and their directions (k, d), of length 1."""
     whole(1, directions=directions)
     if directions >= min(rows.shape):
         raise BadInput(
@@ -91,5 +98,4 @@ def damping(rows: np.ndarray, directions: int) -> Damping:
     values, vectors = eigh(gram, subset_by_index=(n - directions, n - 1))
     values, vectors = np.maximum(values[::-1], 1e-30), vectors[:, ::-1]
     found = (vectors / np.sqrt(values)).T @ rows if wide else vectors.T
-    factors = np.sqrt(2 * values[-1] / (values + values[-1]))
-    return Damping(np.ascontiguousarray(found, np.float32), factors.astype(np.float32))
+    return values, np.ascontiguousarray(found, np.float32)

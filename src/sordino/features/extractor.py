@@ -15,10 +15,12 @@ from typing import Protocol
 
 import numpy as np
 
+from sordino import errors
 from sordino.features import examples, filters, generator
 from sordino.features.maps import FeatureMap, picture_shape
 from sordino.features.recipe import Recipe
 
+SYNTHETIC = 2500  # pictures behind `shortening`: other ones than those behind the filters
 _SOME = 1000  # pictures at a time
 
 
@@ -59,6 +61,33 @@ class Extractor:
             some = examples.centred(np.asarray(rows[start : start + _SOME], np.float32), mean)
             out[start : start + _SOME] = some if self.damping is None else self.damping(some)
         return out
+
+
+def shortening(made: Extractor, count: int, threads: int = 1) -> np.ndarray:
+    """A linear map (dimension x numbers) from rows of `joined` to few numbers: damped, and along the directions in which synthetic pictures vary most.
+
+    Rows of real pictures keep what tells them apart; what they lose is mostly what noise would drown. The levels of signals stay as they are:
+    they hardly vary among synthetic signals, and may tell classes apart.
+
+    Eigenvectors have no sign, and those of near eigenvalues turn within their plane from machine to machine. So their basis is
+    turned until it lies as near as possible to fixed random directions: it then depends on the space that they span alone.
+    """
+    recipe, levels = made.recipe, made.map.sizes[-1] if len(made.shape) == 2 else 0
+    n = made.dimension - levels
+    errors.whole(1, directions=count)
+    if count >= min(n, SYNTHETIC):
+        raise errors.BadInput(f"Features of {n} numbers have fewer than {count} directions to keep; use fewer.")
+    rows = made.joined(generator.images(SYNTHETIC, made.shape, recipe.seed + 1, recipe.leaves), threads)
+    space = examples.principal(made.finished(rows, rows.mean(axis=0))[:, :n], count)[1].astype(np.float64)
+    fixed = np.random.Generator(np.random.PCG64(recipe.seed)).standard_normal((n, count))
+    left, _, right = np.linalg.svd(space @ fixed)
+    out = np.zeros((made.dimension, count + levels))
+    out[:n, :count] = space.T @ (left @ right)
+    out[n:, count:] = np.eye(levels)
+    if made.damping is not None:
+        along = made.damping.directions.astype(np.float64)
+        out += along.T @ ((made.damping.factors - 1)[:, None] * (along @ out))
+    return out.astype(np.float32)
 
 
 def extractor(recipe: Recipe, shape: tuple[int, ...], threads: int = 1) -> Extractor:

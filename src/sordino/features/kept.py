@@ -17,7 +17,7 @@ import numpy as np
 
 from sordino.features import examples
 from sordino.features.cache import root
-from sordino.features.extractor import Extractor, extractor, named
+from sordino.features.extractor import Extractor, extractor, named, shortening
 from sordino.features.filters import FilterBank
 from sordino.features.maps import FeatureMap
 from sordino.features.recipe import Recipe
@@ -39,6 +39,24 @@ def extractor_for(recipe: Recipe, shape: tuple[int, ...], threads: int = 1) -> E
     return made
 
 
+@lru_cache(maxsize=4)
+def shortening_for(recipe: Recipe, shape: tuple[int, ...], count: int, threads: int = 1) -> np.ndarray:
+    """The map to `count` public directions: from memory, from disk, or made now."""
+    made = extractor_for(recipe, shape, threads)
+    key = hashlib.blake2b(repr((_VERSION, made.recipe.to_json(), shape, count)).encode(), digest_size=16).hexdigest()
+    place = root() / f"shortening-{key}.npz"
+    try:
+        with np.load(place, allow_pickle=False) as file:
+            found = file["map"]
+        if found.dtype == np.float32 and found.ndim == 2 and len(found) == made.dimension:
+            return found
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        pass
+    found = shortening(made, count, threads)
+    _keep(place, {"map": found})
+    return found
+
+
 def _write(place: Path, made: Extractor) -> None:
     arrays: dict[str, np.ndarray] = {}
     for i, bank in enumerate(made.map.banks):
@@ -49,6 +67,10 @@ def _write(place: Path, made: Extractor) -> None:
         }
     if made.damping is not None:
         arrays |= {"directions": made.damping.directions, "factors": made.damping.factors}
+    _keep(place, arrays)
+
+
+def _keep(place: Path, arrays: dict[str, np.ndarray]) -> None:
     content = io.BytesIO()
     np.savez(content, **arrays)  # type: ignore[arg-type]
     try:

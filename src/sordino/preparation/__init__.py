@@ -7,11 +7,22 @@ from __future__ import annotations
 
 from sordino.errors import BadInput
 from sordino.plain import Plain
-from sordino.preparation.base import Preparation, Released, Stages, Statistic
+from sordino.preparation.base import Block, Preparation, Products, Released, Stages, Statistic
 from sordino.preparation.features import Features
 from sordino.preparation.standard import Standard
 
-__all__ = ["KINDS", "Features", "Preparation", "Released", "Stages", "Standard", "Statistic", "preparation_from"]
+__all__ = [
+    "KINDS",
+    "Block",
+    "Features",
+    "Preparation",
+    "Products",
+    "Released",
+    "Stages",
+    "Standard",
+    "Statistic",
+    "preparation_from",
+]
 
 KINDS: dict[str, type[Preparation]] = {made.kind: made for made in (Standard, Features)}
 

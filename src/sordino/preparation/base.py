@@ -35,6 +35,19 @@ class Statistic:
     part: float = 1.0  # of the preparation's share; all parts add up to 1
 
 
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Contributions of records to a covariance: the products of each row's numbers, which are summed without being written out."""
+
+    rows: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+Block = np.ndarray | Products
+
+
 class Stages(ABC):
     """A preparation for records of one shape."""
 
@@ -45,7 +58,7 @@ class Stages(ABC):
         """Numbers in statistic `step`."""
 
     @abstractmethod
-    def contributions(self, step: int, x: np.ndarray, released: Released) -> Iterator[np.ndarray]:
+    def contributions(self, step: int, x: np.ndarray, released: Released) -> Iterator[Block]:
         """What each of one client's records (as stored) adds: blocks of rows, together one row of `length` for each record."""
 
     @abstractmethod

@@ -1,9 +1,12 @@
 """Pictures and signals to features that need no data (`sordino.features`), centred by a mean that is released with noise.
 
-One statistic: the mean of rows of unit length, shrunk as far as its noise asks for. What the model takes is the centred and damped row, of unit length, and behind
+The first statistic is the mean of rows of unit length, shrunk as far as its noise asks for. What the model takes is the centred and damped row, of unit length, and behind
 it a constant that carries the bias. It is small, so that the bias takes little of the clipped length of a gradient.
 
-Filters and damped directions are made at every holder of data from the settings. `digest` names the filters: where a plan has it,
+With `directions` a row is first shortened to so many public directions (`extractor.shortening`), so that the mean is one of few numbers. With `covariances` the
+data is then asked, so many times, along which of them it varies most, and these are flattened (`features.flatten`).
+
+Filters, damped directions and those that are kept are made at every holder of data from the settings. `digest` names the filters: where a plan has it,
 a holder that finds others refuses.
 """
 
@@ -17,15 +20,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sordino.errors import BadInput, positive, whole
-from sordino.features.blocks import Block, picture_shape, sizes
+from sordino.features import flatten
+from sordino.features import blocks as filter_blocks
+from sordino.features.blocks import picture_shape, sizes
 from sordino.features.recipe import Recipe, recipe_for
 from sordino.machine import cores
-from sordino.preparation.base import Preparation, Released, Stages, Statistic
+from sordino.preparation.base import Block, Preparation, Products, Released, Stages, Statistic
+from sordino.privacy import products
 
 if TYPE_CHECKING:
     from sordino.features.extractor import Extractor
 
-_SOME = 64  # records at a time
+_SOME, _MANY = 64, products.MOST  # records at a time: of a mean; of a covariance and of model input
 EVEN = 16  # the model's input is filled up with zeros to a multiple of this: products of even sizes are faster
 _BLOCK = ("filters", "patch", "stride", "threshold", "cells", "shrink", "mirror", "soft")
 
@@ -43,6 +49,11 @@ class Features(Preparation):
     damped: int | None = None
     pictures: int | None = None
     bias: float = 0.3
+    directions: int = 0
+    """To which rows are shortened; 0: they keep all of their numbers."""
+    covariances: int = 0
+    covariance: float = 0.0
+    """The part of the share that covariances take together."""
     seed: int = 0
     digest: str | None = None
 
@@ -51,16 +62,23 @@ class Features(Preparation):
     def __post_init__(self) -> None:
         self.check_share()
         positive(bias=self.bias)
-        whole(0, seed=self.seed)
+        whole(0, seed=self.seed, directions=self.directions, covariances=self.covariances)
+        if self.covariances and not (self.directions and 0 < self.covariance < 1):
+            raise BadInput(
+                f"{self.covariances} covariances need directions to be taken along, and a part of the share (covariance, between 0 and 1); "
+                f"give both, not {self.directions} and {self.covariance!r}."
+            )
+        if not self.covariances and self.covariance:
+            raise BadInput(f"covariance is {self.covariance!r} and covariances is 0; say how many times to ask.")
         if self.blocks is not None:
             object.__setattr__(self, "blocks", tuple(tuple(block) for block in self.blocks))
             if any(len(block) not in (len(_BLOCK) - 1, len(_BLOCK)) for block in self.blocks):
                 raise BadInput(f"a block of filters is {len(_BLOCK)} numbers: {', '.join(_BLOCK)}.")
             self._made_blocks()
 
-    def _made_blocks(self) -> tuple[Block, ...]:
+    def _made_blocks(self) -> tuple[filter_blocks.Block, ...]:
         return tuple(
-            Block(int(f), int(p), int(s), float(t), int(c), int(r), bool(m), *map(int, soft))
+            filter_blocks.Block(int(f), int(p), int(s), float(t), int(c), int(r), bool(m), *map(int, soft))
             for f, p, s, t, c, r, m, *soft in self.blocks or ()
         )
 
@@ -76,7 +94,9 @@ class Features(Preparation):
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        return (Statistic("the mean of the features of all records"),)
+        mean = Statistic("the mean of the features of all records", 1 - self.covariance)
+        again = f"the covariance of the features along {self.directions} public directions"
+        return mean, *(Statistic(again, self.covariance / self.covariances) for _ in range(self.covariances))
 
     def stages(self, shape: tuple[int, ...]) -> Stages:
         return _Rows(self, tuple(shape))
@@ -96,8 +116,18 @@ class _Rows(Stages):
         whole_shape = picture_shape(shape)
         for block in self.recipe.blocks:
             block.seen(whole_shape)
-        self.dimension = sum(sizes(shape, self.recipe.blocks))
-        self.shape = (-(-(self.dimension + 1) // EVEN) * EVEN,)
+        parts = sizes(shape, self.recipe.blocks)
+        self.dimension = sum(parts)
+        self.numbers = self.dimension  # that a row has in the end
+        if settings.directions:
+            behind = parts[-1] if len(shape) == 2 else 0
+            if settings.directions >= self.dimension - behind:
+                raise BadInput(
+                    f"records of shape {tuple(shape)} have {self.dimension - behind} features, which are fewer than {settings.directions} "
+                    "directions; use fewer."
+                )
+            self.numbers = settings.directions + behind
+        self.shape = (-(-(self.numbers + 1) // EVEN) * EVEN,)
 
     @cached_property
     def made(self) -> Extractor:
@@ -111,22 +141,52 @@ class _Rows(Stages):
             )
         return found
 
-    def length(self, step: int) -> int:
-        return self.dimension
+    @cached_property
+    def short(self) -> np.ndarray:
+        """The linear map to few numbers."""
+        from sordino.features import kept
 
-    def contributions(self, step: int, x: np.ndarray, released: Released) -> Iterator[np.ndarray]:
+        self.made  # noqa: B018 - refuses other filters
+        return kept.shortening_for(self.recipe, self.given, self.settings.directions, cores())
+
+    def length(self, step: int) -> int:
+        return products.length(self.numbers) if step else self.numbers
+
+    def contributions(self, step: int, x: np.ndarray, released: Released) -> Iterator[Block]:
         rows = self._kept(x)
-        for start in range(0, len(rows), _SOME):
-            yield rows[start : start + _SOME].astype(np.float64)
+        if not step:
+            for start in range(0, len(rows), _SOME):
+                some = rows[start : start + _SOME]
+                yield (some @ self.short if self.settings.directions else some).astype(np.float64)
+            return
+        for start in range(0, len(rows), _MANY):
+            yield Products(self._finished(rows[start : start + _MANY], released))
 
     def decode(self, step: int, mean: np.ndarray, noise: float) -> np.ndarray:
+        if step:
+            return flatten.flattening(products.matrix(mean, self.numbers), noise).ravel()
         return shrunk(mean, noise)
 
     def apply(self, x: np.ndarray, released: Released) -> np.ndarray:
-        out = np.zeros((len(x), *self.shape), np.float32)
-        self.made.finished(self._kept(x), released[0], out[:, : self.dimension])
-        out[:, self.dimension] = self.settings.bias
+        out, rows = np.zeros((len(x), *self.shape), np.float32), self._kept(x)
+        for start in range(0, len(rows), _MANY):
+            out[start : start + _MANY, : self.numbers] = self._finished(rows[start : start + _MANY], released)
+        out[:, self.numbers] = self.settings.bias
         return out
+
+    def _finished(self, rows: np.ndarray, released: Released) -> np.ndarray:
+        """Rows of unit length: shortened and damped, centred, flattened as often as a covariance was released."""
+        from sordino.features import examples
+
+        if not self.settings.directions:
+            return self.made.finished(rows, released[0])
+        n = self.numbers
+        if len(released[0]) != n or any(found.size != n**2 for found in released[1:]):
+            raise BadInput("what the prelude released does not fit the features of this plan; bring back its own file.")
+        rows = examples.centred(rows @ self.short, released[0])
+        for found in released[1:]:
+            rows = examples.unit(rows @ found.reshape(n, n).astype(np.float32))
+        return rows
 
     def _kept(self, x: np.ndarray) -> _Unit:
         from sordino.features import cache

@@ -24,8 +24,8 @@ import numpy as np
 from sordino.errors import BadInput, BudgetRefused, NotPrivate
 from sordino.federation import binding
 from sordino.files import write_atomically
-from sordino.preparation import Released, Stages
-from sordino.privacy import mechanisms
+from sordino.preparation import Block, Products, Released, Stages
+from sordino.privacy import mechanisms, products
 from sordino.privacy.bounds import Flat
 from sordino.privacy.ledger import Ledger
 from sordino.privacy.mechanisms import FixedPoint
@@ -99,7 +99,7 @@ def contribute(
 
 
 def add(
-    request: Request, plan: Plan, blocks: Iterable[np.ndarray], client: int, records: int, purpose: str, out: np.ndarray
+    request: Request, plan: Plan, blocks: Iterable[Block], client: int, records: int, purpose: str, out: np.ndarray
 ) -> Reply:
     """Add rows, one for each record and cut to length 1 each, and the client's noise, which has a stream for this `purpose`."""
     if plan.unit == Unit.CLIENT:
@@ -110,17 +110,30 @@ def add(
             rows += len(block)
             if rows > records:
                 raise NotPrivate(f"more than one contribution of a record was made for {purpose}.")
-            out += mechanisms.answer(block, BOUND.size, request.grid)
+            codes = _codes(block, request.grid)
+            if codes.shape != out.shape:  # one number would be added to all of them
+                raise NotPrivate(f"contributions of {len(codes)} numbers were made for {purpose}, which has {len(out)}.")
+            out += codes
     if request.multiplier is None:
         return Reply()
     drawn = source(plan.seed, 0, client, purpose, plan.secure)
     return Reply(noise=mechanisms.add_share(out, request.grid, BOUND, request.multiplier, request.survivors, drawn))
 
 
-def _mean(blocks: Iterable[np.ndarray], records: int, length: int) -> np.ndarray:
+def _codes(block: Block, grid: FixedPoint) -> np.ndarray:
+    """The sum of the contributions of a block, each cut to length 1, on the grid."""
+    if isinstance(block, Products):
+        return grid.encode(products.total(block.rows))
+    return mechanisms.answer(block, BOUND.size, grid)
+
+
+def _mean(blocks: Iterable[Block], records: int, length: int) -> np.ndarray:
     """The mean contribution of a client; each record's is cut to length 1, so that no single one rules the mean."""
     total = np.zeros(length)
     for block in blocks:
+        if isinstance(block, Products):
+            total += products.total(block.rows)
+            continue
         norms = np.sqrt(np.square(block).sum(axis=1))
         total += (np.where(np.isfinite(norms)[:, None], block, 0.0) * BOUND.factors(norms)[:, None]).sum(axis=0)
     return total / max(records, 1)
