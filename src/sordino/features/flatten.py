@@ -14,19 +14,20 @@ from __future__ import annotations
 
 import numpy as np
 
+TINY = 1e-6  # a variance below which rows do not lie along a direction
 FLOOR = 0.25  # over the edge of what noise alone makes (docs/features.md)
 
 
-def edge(q: int, noise: float) -> float:
-    """The largest eigenvalue of noise of this deviation on each number of a covariance (`privacy.products`)."""
-    return noise * float(np.sqrt(2 * q))
+def floor(q: int, noise: float) -> float:
+    """The variance down to which directions are shrunk, for noise of this deviation on each number of a covariance of q (`privacy.products`)."""
+    return FLOOR * noise * float(np.sqrt(2 * q))
 
 
 def flattening(covariance: np.ndarray, noise: float) -> np.ndarray:
     """The symmetric matrix that shrinks each direction of variance above the floor, and leaves the others as they are."""
     q = len(covariance)
     values, vectors = np.linalg.eigh(covariance)
-    floor = max(FLOOR * edge(q, noise), 1e-6)
-    high = values > floor
-    factors = np.sqrt(2 * floor / (values[high] + floor))
+    least = max(floor(q, noise), TINY)
+    high = values > least
+    factors = np.sqrt(2 * least / (values[high] + least))
     return np.eye(q) + (vectors[:, high] * (factors - 1)) @ vectors[:, high].T

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sordino.errors import BadInput, positive, whole
-from sordino.features import flatten
 from sordino.features import blocks as filter_blocks
+from sordino.features import flatten
 from sordino.features.blocks import picture_shape, sizes
 from sordino.features.recipe import Recipe, recipe_for
 from sordino.machine import cores

@@ -18,11 +18,10 @@ from dataclasses import replace
 from sordino.plain import Json
 from sordino.preparation import Features
 from sordino.privacy import calibration
+from sordino.recipes import frontier
 from sordino.recipes.choice import Choice
 from sordino.recipes.facts import PublicFacts
-from sordino.recipes.frontier import HEARD, LEAST_SHARE, MOST_SHARE
 from sordino.recipes.networks import model_for, parameters
-from sordino.recipes.shares import share_for
 
 MOMENTUM = 0.9
 DELTA = 1e-5  # rates suit the usual one, also where another is given
@@ -38,10 +37,10 @@ ON_FEATURES, ON_SIGNALS = 1.2, 1.7
 # six runs on MNIST in both units (docs/regret.md, forecasts); the noise of the mean is in it.
 FEATURES_AS = 100
 FEATURE_RATE, FEATURE_BOUND = 1.0, 0.02  # local steps along gradients of rows of length 1
-UNHEARD = 1.0  # length of the noise on the mean of rows of length 1, from which on paying for it is in vain
 # Noise over signal, up to which cosines beside a linear model pay. At 0.12 to 0.32 they gained 1 to 14 points on four tables and lost 0.2 and
 # 0.8 on two; at 0.59 to 1.1 they lost 1 to 3 on four and gained 5 on one (100 and 300 clients, epsilon 1 and 4, docs/regret.md).
 TAUGHT = 0.4
+HEARD = 0.3  # length of the noise on the mean of rows of length 1; few clients would pay too much for less
 # The bound over the length of a local step at first. Updates get shorter as the model learns, and one below the bound says less than it may.
 SHORT = 0.1
 
@@ -128,17 +127,17 @@ def _for_tables(facts: PublicFacts, epsilon: float) -> Choice:
 
 def features(facts: PublicFacts, epsilon: float, delta: float, pin: bool) -> list[Choice]:
     """Fixed features and a linear head, for pictures and signals."""
-    numbers = Features().stages(facts.shape).length(0)
-    share = share_for(numbers, facts.clients, epsilon, delta, HEARD, LEAST_SHARE, MOST_SHARE)
-    if _single(epsilon) * math.sqrt(numbers / share) / facts.clients > UNHEARD:
-        share = LEAST_SHARE  # so few clients do not hear the mean, which is then shrunk to nothing
-    made = Features(share=share)
+    made = frontier.flattened(facts.shape, frontier.SHORT, facts.clients, epsilon, delta, HEARD)
     settings: Json = (made.pinned(facts.shape) if pin else made).to_json()
     won = f"features that need no data beat every network here on {facts.said} (--recipe none for a network)"
     return [
-        Choice("prepare", settings, f"{won}; {100 * share:.2g}% of the budget finds their mean"),
+        Choice("prepare", settings, f"{won}; {100 * made.share:.2g}% of the budget finds {_found(made)}"),
         Choice("model", "head", "features need a linear head only"),
     ]
+
+
+def _found(made: Features) -> str:
+    return "their mean and along which directions they vary most" if made.covariances else "their mean"
 
 
 def is_linear(weights: Iterable[int]) -> bool:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 
 from sordino.errors import BadInput, positive, whole
+from sordino.features import flatten
 from sordino.plain import Json
 from sordino.preparation import Features
 from sordino.privacy import calibration
@@ -27,14 +28,21 @@ from sordino.recipes.shares import share_for
 NAME = "frontier"
 MOMENTUM = 0.9
 TIGHT = 2.0  # an epsilon below which noise rules: larger bounds, fewer records in a batch
-NOISE = {"colour": 0.78, "grey": 1.2, "signal": 1.3}  # deviation of the noise on a score at the end
+NOISE = {"colour": 0.78, "grey": 1.2, "signal": 1.2}  # deviation of the noise on a score at the end
 ROUNDS = {"colour": 150, "grey": 200, "signal": 200}
 LEAST_BATCH = 64
 LEAST_SHARE, MOST_SHARE = 0.01, 0.2  # of the budget, for the mean of the features
-# Public directions that are kept. Few records teach along few; from so many pictures on all features are better.
-SIGNAL_DIRECTIONS, FEW_DIRECTIONS, DIRECTIONS = 200, 300, 1000
-FEW_PICTURES, MANY_PICTURES = 3_000, 30_000
-COVARIANCES, COVARIANCE_SHARE = 4, 0.2  # of signals: how often they are asked for, and for what part of the budget
+# Public directions that are kept below so many records times epsilon: little can be learnt along many through much noise. Above the last
+# number of pictures all features are better (docs/features.md).
+DIRECTIONS = {
+    "picture": ((10_000, 300), (40_000, 1000), (math.inf, 0)),
+    "signal": ((5_000, 200), (15_000, 400), (math.inf, 800)),
+}
+SHORT = 200  # directions for whole clients, who are few
+COVARIANCES, COVARIANCE_SHARE = 4, 0.2  # how often they are asked for, and for what part of the budget
+# Variance along a direction that noise alone makes (`flatten.floor`), where a row has length 1. Above it covariances find nothing.
+IN_VAIN = 0.3
+WIDEST = 2_000  # numbers of a row, above which two million products of them take too much time and memory
 # The length of the noise on that mean, where a row has length 1. On 1,500 pictures of MNIST at epsilon 1 a share of 0.03 left
 # noise longer than the mean, and accuracy was 50% instead of 87%.
 HEARD = 0.35
@@ -67,31 +75,40 @@ def settings(shape: tuple[int, ...], records: int, epsilon: float, delta: float 
     }
 
 
-def preparation(shape: tuple[int, ...], units: int, epsilon: float, delta: float) -> Features:
-    """Features of records of this shape, their statistics heard by so many units."""
-    numbers = Features().stages(shape).length(0)  # refuses what has no features
+def preparation(shape: tuple[int, ...], records: int, epsilon: float, delta: float) -> Features:
+    """Features for records in one sum."""
+    kind = "signal" if kind_of(shape) == "signal" else "picture"
+    count = _at_most(shape, next(count for below, count in DIRECTIONS[kind] if records * epsilon < below))
+    if kind == "signal":
+        return flattened(shape, count, records, epsilon, delta)
     least = 3 * LEAST_SHARE if epsilon < TIGHT else LEAST_SHARE
-    directions = directions_for(shape, units)
-    if not directions:
-        return Features(share=share_for(numbers, units, epsilon, delta, HEARD, least, MOST_SHARE))
-    kept = Features(directions=directions).stages(shape).length(0)
-    share = share_for(kept, units, epsilon, delta, HEARD_SHORT, LEAST_SHARE, MOST_SHARE)
-    if kind_of(shape) != "signal":
-        return Features(share=share, directions=directions)
+    numbers, heard = Features(directions=count).stages(shape).length(0), HEARD_SHORT if count else HEARD
+    return Features(share=share_for(numbers, records, epsilon, delta, heard, least, MOST_SHARE), directions=count)
+
+
+def flattened(
+    shape: tuple[int, ...], directions: int, units: int, epsilon: float, delta: float, heard: float = HEARD_SHORT
+) -> Features:
+    """Features along few directions, flattened where so many units can be asked for a covariance."""
+    count = _at_most(shape, directions)
+    numbers = Features(directions=count).stages(shape).length(0)
+    share = share_for(numbers, units, epsilon, delta, heard, LEAST_SHARE, MOST_SHARE)
+    z = calibration.multiplier_for(epsilon, delta, 1, 1.0) / math.sqrt(COVARIANCE_SHARE / COVARIANCES)
+    if not count or numbers > WIDEST or flatten.floor(numbers, z / units) > IN_VAIN:
+        return Features(share=share, directions=count)
     whole = float(f"{share + COVARIANCE_SHARE:.3g}")
     part = float(f"{COVARIANCE_SHARE / whole:.3g}")
-    return Features(share=whole, directions=directions, covariances=COVARIANCES, covariance=part)
+    return Features(share=whole, directions=count, covariances=COVARIANCES, covariance=part)
 
 
-def directions_for(shape: tuple[int, ...], units: int) -> int:
-    """How many public directions are kept; 0: all features."""
-    few = FEW_DIRECTIONS if units < FEW_PICTURES else DIRECTIONS if units < MANY_PICTURES else 0
-    wanted = SIGNAL_DIRECTIONS if kind_of(shape) == "signal" else few
+def _at_most(shape: tuple[int, ...], count: int) -> int:
+    """So many directions; 0 (all features) where there are no more than these."""
     try:
-        Features(directions=wanted).stages(shape)
+        Features(directions=count).stages(shape)
     except BadInput:
-        return 0  # there are no more than these
-    return wanted
+        Features().stages(shape)  # refuses what has no features
+        return 0
+    return count
 
 
 def wins(shape: tuple[int, ...], epsilon: float) -> bool:

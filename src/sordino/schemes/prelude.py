@@ -112,7 +112,9 @@ def add(
                 raise NotPrivate(f"more than one contribution of a record was made for {purpose}.")
             codes = _codes(block, request.grid)
             if codes.shape != out.shape:  # one number would be added to all of them
-                raise NotPrivate(f"contributions of {len(codes)} numbers were made for {purpose}, which has {len(out)}.")
+                raise NotPrivate(
+                    f"contributions of {len(codes)} numbers were made for {purpose}, which has {len(out)}."
+                )
             out += codes
     if request.multiplier is None:
         return Reply()
