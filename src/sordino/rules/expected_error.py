@@ -94,12 +94,12 @@ class ExpectedError:
         norms, parts = self._norms(state)
         if not parts.any():
             return state
+        if bins.is_wide(state, SPAN):
+            return self._around(state, math.log(float(np.average(norms, weights=parts))))
         noise = float(np.sqrt(np.square(np.broadcast_to(seen.noise, seen.mean.shape)).sum()))
         mean = float(norms @ parts)
         widest = max(state["widest"], min(mean, RISE * state["widest"])) or mean
         best = math.log(self._best(norms, parts, noise / seen.bound.size, widest))
-        if bins.is_wide(state, SPAN):
-            return {**self._around(state, (best + math.log(mean)) / 2), "log_bound": best}
         state = {**state, "widest": widest, "log_bound": (state["log_bound"] + best) / 2}
         off = abs(best - (state["low"] + state["high"]) / 2)
         return self._around(state, best) if off > SPAN / 4 else state
@@ -134,8 +134,9 @@ class ExpectedError:
     # ---- the grid ----------------------------------------------------------------------------------------------------
 
     def _around(self, state: State, middle: float) -> State:
-        """The narrow grid around a bound."""
-        return {**state, **bins.laid(middle, SPAN, self.low, self.high, self.bins)}
+        """The narrow grid around a bound; a search also moves the bound there."""
+        found = {"log_bound": middle} if bins.is_wide(state, SPAN) else {}
+        return {**state, **found, **bins.laid(middle, SPAN, self.low, self.high, self.bins)}
 
 
 def _heard(deviations: np.ndarray) -> np.ndarray:
