@@ -204,7 +204,9 @@ class Book:
 def chosen(plan: Plan) -> dict[str, object]:
     """What a recipe may change from one version to the next: runs of an earlier one are not taken for this one's."""
     names = ("model", "method", "bound", "rounds", "batch_size", "local_epochs", "lr", "server_lr", "server_optimizer")
-    return {name: getattr(plan, name) for name in names} | {"share": (plan.prepare or {}).get("share")}
+    found = {name: getattr(plan, name) for name in names} | {"share": (plan.prepare or {}).get("share")}
+    directions = (plan.prepare or {}).get("directions")
+    return found | ({"directions": directions} if directions else {})
 
 
 def fill_cell(
@@ -246,7 +248,7 @@ def _cell(rows: list[dict]) -> dict | None:
     mine = {r["seed"]: r["accuracy"] for r in own}
     runs: dict[str, dict[int, float]] = {}
     for r in rows:
-        if own and r["config"] is not None and r["plan"]["model"] == own[0]["plan"]["model"]:
+        if own and r["config"] is not None and _alike(r["plan"], own[0]["plan"]):
             runs.setdefault(json.dumps(r["config"], sort_keys=True), {})[r["seed"]] = r["accuracy"]
     whole = {config: by for config, by in runs.items() if set(by) >= set(mine)}
     if not mine or not whole:
@@ -267,6 +269,11 @@ def _cell(rows: list[dict]) -> dict | None:
         if len(mine) > 1
         else None,
     }
+
+
+def _alike(plan: dict, recipe: dict) -> bool:
+    """Whether a run has the recipe's network, and features along as many directions."""
+    return plan["model"] == recipe["model"] and plan.get("directions") == recipe.get("directions")
 
 
 ADAPTIVE = ("adact", "quantile", "dp-fedacn", "dp-fedagnc", "geyer", "dp-fedavg")  # the last one does not adapt

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sordino.errors import BadInput
-from sordino.features import generator, kept
-from sordino.features.extractor import extractor
+from sordino.features import examples, generator, kept
+from sordino.features.extractor import extractor, shortening
 from sordino.features.maps import Block
 from sordino.features.recipe import Recipe, recipe_for
 
@@ -81,3 +81,44 @@ def test_a_broken_file_is_made_again(tmp_path, monkeypatch) -> None:
     kept.extractor_for.cache_clear()
     assert kept.extractor_for(SMALL, (3, 12, 12)).digest == made.digest
     kept.extractor_for.cache_clear()
+
+
+def test_a_shortening_depends_on_the_space_that_is_kept_and_not_on_signs(monkeypatch):
+    made = extractor(SMALL, (3, 12, 12))
+    first = shortening(made, 6)
+    usual = examples.principal
+    signs = np.array([1, -1, 1, -1, -1, 1], np.float32)[:, None]
+    monkeypatch.setattr(examples, "principal", lambda rows, k: (usual(rows, k)[0], signs * usual(rows, k)[1]))
+    assert np.allclose(first, shortening(made, 6), atol=1e-5)
+
+
+def test_a_shortening_is_damping_and_then_the_directions_in_which_synthetic_pictures_vary():
+    made = extractor(SMALL, (3, 12, 12))
+    plain = extractor(replace(SMALL, damped=0), (3, 12, 12))
+    rows = made.joined(generator.images(20, (3, 12, 12), seed=9))
+    short = rows @ shortening(made, 8)
+    assert (np.linalg.norm(short, axis=1) <= 1).all()  # a contribution to the mean as it is
+    kept = shortening(plain, 8)
+    assert np.allclose(kept.T @ kept, np.eye(8), atol=1e-5)
+    factors = np.linalg.svd(shortening(made, 8), compute_uv=False)
+    assert factors.max() <= 1 + 1e-5 and factors.min() < 0.9
+
+
+def test_levels_of_signals_are_kept_as_they_are():
+    recipe = recipe_for((2, 64))
+    recipe = replace(
+        recipe, blocks=tuple(replace(block, filters=6) for block in recipe.blocks[:2]), pictures=30, damped=5
+    )
+    made = extractor(recipe, (2, 64))
+    levels = made.map.sizes[-1]
+    found = shortening(made, 10)
+    assert found.shape == (made.dimension, 10 + levels)
+    assert np.allclose(found[-levels:, 10:], np.eye(levels), atol=0.2) and np.allclose(
+        found[-levels:, :10], 0, atol=0.2
+    )
+
+
+@pytest.mark.parametrize("count", [0, -1, 144, 5000])
+def test_more_directions_than_there_are_are_refused(count):
+    with pytest.raises(BadInput):
+        shortening(extractor(SMALL, (3, 12, 12)), count)

@@ -147,7 +147,7 @@ class _Rows(Stages):
         from sordino.features import kept
 
         self.made  # noqa: B018 - refuses other filters
-        return kept.shortening_for(self.recipe, self.given, self.settings.directions, cores())
+        return kept.shortening_for(self.recipe, self.given, self.settings.directions, cores()).astype(np.float64)
 
     def length(self, step: int) -> int:
         return products.length(self.numbers) if step else self.numbers
@@ -157,7 +157,7 @@ class _Rows(Stages):
         if not step:
             for start in range(0, len(rows), _SOME):
                 some = rows[start : start + _SOME]
-                yield (some @ self.short if self.settings.directions else some).astype(np.float64)
+                yield some.astype(np.float64) @ self.short if self.settings.directions else some.astype(np.float64)
             return
         for start in range(0, len(rows), _MANY):
             yield Products(self._finished(rows[start : start + _MANY], released))
@@ -175,18 +175,20 @@ class _Rows(Stages):
         return out
 
     def _finished(self, rows: np.ndarray, released: Released) -> np.ndarray:
-        """Rows of unit length: shortened and damped, centred, flattened as often as a covariance was released."""
-        from sordino.features import examples
+        """Rows of unit length: shortened and damped, centred, flattened as often as a covariance was released.
 
+        In double precision: what is left of a row in single precision then depends on that row alone, wherever it stands in a product.
+        """
         if not self.settings.directions:
             return self.made.finished(rows, released[0])
         n = self.numbers
         if len(released[0]) != n or any(found.size != n**2 for found in released[1:]):
             raise BadInput("what the prelude released does not fit the features of this plan; bring back its own file.")
-        rows = examples.centred(rows @ self.short, released[0])
-        for found in released[1:]:
-            rows = examples.unit(rows @ found.reshape(n, n).astype(np.float32))
-        return rows
+        with np.errstate(over="ignore", invalid="ignore"):  # a server may tell anything; such rows count for nothing
+            found = _unit(rows.astype(np.float64) @ self.short - released[0])
+            for flat in released[1:]:
+                found = _unit(found @ flat.reshape(n, n))
+            return found.astype(np.float32)
 
     def _kept(self, x: np.ndarray) -> _Unit:
         from sordino.features import cache
@@ -194,6 +196,12 @@ class _Rows(Stages):
         if not len(x):
             return _Unit(np.zeros((0, self.dimension), np.float16))
         return _Unit(cache.features(self.made, x, cores()))
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    """Each row divided by its length; a row without one stays 0."""
+    lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
+    return rows / np.where(lengths > 0, lengths, 1.0)
 
 
 def shrunk(mean: np.ndarray, noise: float) -> np.ndarray:
