@@ -8,6 +8,7 @@ import pytest
 
 from sordino import BadInput, Plan
 from sordino.assembly import complete
+from sordino.preparation import Features
 from sordino.privacy import calibration
 from sordino.recipes import frontier
 
@@ -62,11 +63,36 @@ def test_auto_takes_it_where_it_was_measured_to_win_and_nothing_stands_against_i
 
 
 def test_few_records_spend_more_on_the_mean_of_the_features():
-    """6,400 numbers: noise of length 0.35 on their mean, within 1% (3% at a small epsilon) and 20% of the budget."""
-    shares = [
-        frontier.settings((1, 28, 28), n, e, pin=False)["prepare"]["share"]
-        for n, e in ((60_000, 4.0), (60_000, 1.0), (1_500, 4.0), (1_500, 1.0))
-    ]
-    assert shares[0] == 0.01 and shares[1] == 0.03 and shares[3] == 0.2
+    """Noise of length 0.35 on a mean of 6,400 numbers, and of 0.1 on one of few; within 1% (3% at a small epsilon) and 20% of the budget."""
+    made = {
+        (n, e): frontier.settings((1, 28, 28), n, e, pin=False)["prepare"]
+        for n, e in ((60_000, 4.0), (60_000, 1.0), (1_500, 4.0), (1_500, 1.0), (500, 1.0))
+    }
+    assert [one["directions"] for one in made.values()] == [0, 0, 300, 300, 300]
+    assert made[60_000, 4.0]["share"] == 0.01 and made[60_000, 1.0]["share"] == 0.03 and made[500, 1.0]["share"] == 0.2
     z = calibration.multiplier_for(4.0, 1e-5, 1, 1.0)
-    assert z * math.sqrt(6400 / shares[2]) / 1_500 == pytest.approx(0.35, rel=0.05)
+    assert z * math.sqrt(300 / made[1_500, 4.0]["share"]) / 1_500 == pytest.approx(0.1, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("shape", "records", "epsilon", "directions", "covariances"),
+    [
+        ((1, 500), 600, 4.0, 200, 4),
+        ((1, 500), 3_600, 4.0, 400, 4),
+        ((1, 500), 3_600, 8.0, 800, 4),
+        ((1, 500), 100, 1.0, 200, 0),  # too few to be asked for a covariance
+        ((40, 96), 9_000, 4.0, 800, 0),  # rows of 4,160 numbers, with the levels of 40 channels
+        ((1, 28, 28), 1_500, 4.0, 300, 0),
+        ((1, 28, 28), 3_000, 4.0, 1000, 0),
+        ((1, 28, 28), 60_000, 4.0, 0, 0),
+    ],
+)
+def test_directions_follow_records_times_epsilon(shape, records, epsilon, directions, covariances):
+    found = frontier.settings(shape, records, epsilon, pin=False)["prepare"]
+    assert (found["directions"], found["covariances"]) == (directions, covariances)
+
+
+def test_no_more_directions_are_kept_than_there_are():
+    small = (1, 16, 16)
+    most = Features().stages(small).dimension
+    assert frontier.settings(small, 3_000, 4.0, pin=False)["prepare"]["directions"] in (0, 1000) and most > 300
