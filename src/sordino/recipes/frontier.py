@@ -87,12 +87,12 @@ def preparation(shape: tuple[int, ...], records: int, epsilon: float, delta: flo
 
 
 def flattened(
-    shape: tuple[int, ...], directions: int, units: int, epsilon: float, delta: float, heard: float = HEARD_SHORT
+    shape: tuple[int, ...], directions: int, units: int, epsilon: float, delta: float, most: float = MOST_SHARE
 ) -> Features:
     """Features along few directions, flattened where so many units can be asked for a covariance."""
     count = _at_most(shape, directions)
     numbers = Features(directions=count).stages(shape).length(0)
-    share = share_for(numbers, units, epsilon, delta, heard, LEAST_SHARE, MOST_SHARE)
+    share = share_for(numbers, units, epsilon, delta, HEARD_SHORT, LEAST_SHARE, most)
     z = calibration.multiplier_for(epsilon, delta, 1, 1.0) / math.sqrt(COVARIANCE_SHARE / COVARIANCES)
     if not count or numbers > WIDEST or flatten.floor(numbers, z / units) > IN_VAIN:
         return Features(share=share, directions=count)
