@@ -40,7 +40,6 @@ FEATURE_RATE, FEATURE_BOUND = 1.0, 0.02  # local steps along gradients of rows o
 # Noise over signal, up to which cosines beside a linear model pay. At 0.12 to 0.32 they gained 1 to 14 points on four tables and lost 0.2 and
 # 0.8 on two; at 0.59 to 1.1 they lost 1 to 3 on four and gained 5 on one (100 and 300 clients, epsilon 1 and 4, docs/regret.md).
 TAUGHT = 0.4
-MOST_SHARE = 0.05  # of the budget, for the mean of features: few clients hear it badly, and rounds want the rest
 # The bound over the length of a local step at first. Updates get shorter as the model learns, and one below the bound says less than it may.
 SHORT = 0.1
 
@@ -127,7 +126,7 @@ def _for_tables(facts: PublicFacts, epsilon: float) -> Choice:
 
 def features(facts: PublicFacts, epsilon: float, delta: float, pin: bool) -> list[Choice]:
     """Fixed features and a linear head, for pictures and signals."""
-    made = frontier.flattened(facts.shape, frontier.SHORT, facts.clients, epsilon, delta, MOST_SHARE)
+    made = frontier.flattened(facts.shape, frontier.SHORT, facts.clients, epsilon, delta)
     settings: Json = (made.pinned(facts.shape) if pin else made).to_json()
     won = f"features that need no data beat every network here on {facts.said} (--recipe none for a network)"
     return [

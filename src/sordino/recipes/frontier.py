@@ -47,6 +47,7 @@ WIDEST = 2_000  # numbers of a row, above which two million products of them tak
 # noise longer than the mean, and accuracy was 50% instead of 87%.
 HEARD = 0.35
 HEARD_SHORT = 0.1  # the same for rows that are shortened first: few numbers are heard with little
+MOST_SHORT = 0.05  # of the budget for that mean, where covariances may be asked for too: what is off in it is flattened
 WINS_TO = 8.0  # epsilon
 
 
@@ -86,13 +87,11 @@ def preparation(shape: tuple[int, ...], records: int, epsilon: float, delta: flo
     return Features(share=share_for(numbers, records, epsilon, delta, heard, least, MOST_SHARE), directions=count)
 
 
-def flattened(
-    shape: tuple[int, ...], directions: int, units: int, epsilon: float, delta: float, most: float = MOST_SHARE
-) -> Features:
+def flattened(shape: tuple[int, ...], directions: int, units: int, epsilon: float, delta: float) -> Features:
     """Features along few directions, flattened where so many units can be asked for a covariance."""
     count = _at_most(shape, directions)
     numbers = Features(directions=count).stages(shape).length(0)
-    share = share_for(numbers, units, epsilon, delta, HEARD_SHORT, LEAST_SHARE, most)
+    share = share_for(numbers, units, epsilon, delta, HEARD_SHORT, LEAST_SHARE, MOST_SHORT)
     z = calibration.multiplier_for(epsilon, delta, 1, 1.0) / math.sqrt(COVARIANCE_SHARE / COVARIANCES)
     if not count or numbers > WIDEST or flatten.floor(numbers, z / units) > IN_VAIN:
         return Features(share=share, directions=count)
