@@ -3,8 +3,8 @@
 A record c of length r contributes c_i^2 for each i and sqrt(2) c_i c_j for each i < j: a vector of length r^2, so cutting c to length 1 cuts
 the contribution to length 1. One by one such vectors are long (20,100 numbers for 200); their sum is one product of matrices.
 
-That product is rounded, by less than k^2 2^-52 in each number for k records, and the sum is then truncated onto the grid: together below 2^-25 of the
-bound in length, for a thousand records of a thousand numbers. Records are therefore cut to `SHORT`, which leaves 2^-13: neighbours then
+That product is rounded, by less than k^2 2^-52 in each number for k records, and the sum is then truncated onto the grid: together below 2^-20 of the
+bound in length, for a thousand records of two thousand numbers. Records are therefore cut to `SHORT`, which leaves 2^-13: neighbours then
 differ by no more than the bound (as sums of gradients do, `privacy.mechanisms`).
 """
 
