@@ -17,6 +17,7 @@ from sordino.federation.origin import given, is_given
 from sordino.federation.population import Federation
 from sordino.plain import Json, Plain
 from sordino.plan import Plan
+from sordino.preparation import Features, Fourier, Standard
 
 if TYPE_CHECKING:
     from torch import nn
@@ -144,17 +145,21 @@ def as_trained(plan: Plan, federation: Federation, model: nn.Module) -> Plan:
 
 def _scaled(plan: Plan, federation: Federation) -> Plan:
     """Private statistics scale the columns that no schema scales: not words, not what has a public range."""
-    schema, asked = federation.schema, plan.prepare
-    if schema is not None and schema.gaps and asked and asked.get("kind") != "standard":
+    schema, made = federation.schema, plan.preparation
+    if schema is None or made is None:
+        return plan
+    if schema.gaps and isinstance(made, Features):
         raise BadInput(
-            f'the schema says missing = "fill", and preparation {asked["kind"]} takes no record with gaps: use prepare standard, or '
+            f'the schema says missing = "fill", and preparation {made.kind} takes no record with gaps: use prepare standard, or '
             "fill the cells in."
         )
-    if schema is None or asked.get("kind") != "standard" or asked.get("columns") is not None:
+    scales = isinstance(made, Standard) or isinstance(made, Fourier) and made.scaling > 0
+    if not scales or plan.prepare.get("columns") is not None:
         return plan
-    columns = [k for k, name in enumerate(schema.inputs) if name in schema.unscaled]
+    asked, columns = plan.prepare, [k for k, name in enumerate(schema.inputs) if name in schema.unscaled]
     if not columns:
-        raise BadInput("the schema scales every column already: leave prepare standard (--scale private) out.")
+        without = "give scaling 0" if isinstance(made, Fourier) else "leave prepare standard (--scale private) out"
+        raise BadInput(f"the schema scales every column already: {without}.")
     return plan if len(columns) == len(schema.inputs) else plan.replace(prepare={**asked, "columns": columns})
 
 

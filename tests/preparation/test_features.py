@@ -18,7 +18,7 @@ from sordino.features import generator, kept  # noqa: E402
 from sordino.federation.population import Federation  # noqa: E402
 from sordino.models import build  # noqa: E402
 from sordino.preparation import Features, preparation_from  # noqa: E402
-from sordino.preparation.features import shrunk  # noqa: E402
+from sordino.preparation.rows import shrunk  # noqa: E402
 from sordino.privacy import products  # noqa: E402
 from sordino.schemes import prelude  # noqa: E402
 from sordino.verify.checking import check  # noqa: E402

@@ -19,7 +19,8 @@ from sordino.recipes import frontier
 def test_the_rate_is_the_one_at_which_noise_on_scores_is_as_large_as_paid_off(shape, records, epsilon):
     found = frontier.settings(shape, records, epsilon, pin=False)
     z = calibration.multiplier_for(epsilon, 1e-5, found["rounds"], found["batch_size"] / records)
-    noise = found["lr"] / (1 - 0.9) * math.sqrt(found["rounds"]) * z * found["bound"] / found["batch_size"]
+    assert found["steps"] == "scaled"  # along mean / bound
+    noise = found["lr"] / (1 - 0.9) * math.sqrt(found["rounds"]) * z / found["batch_size"]
     assert noise == pytest.approx(frontier.NOISE[frontier.kind_of(shape)], rel=0.01)
     Plan(data="any", epsilon=epsilon, **found)
 
@@ -49,8 +50,9 @@ def test_what_it_is_not_for_is_refused_by_name(wrong):
 def test_auto_takes_it_where_it_was_measured_to_win_and_nothing_stands_against_it(monkeypatch):
     from sordino.recipes import PublicFacts, completing
 
-    monkeypatch.setattr(frontier, "settings", lambda *_: {"method": "dp-fedavg", "model": "head"})
-    many, few = PublicFacts(50_000, 10, (1, 28, 28), 10), PublicFacts(1437, 10, (1, 8, 8), 10)
+    made = {"method": "dp-fedavg", "model": "head", "prepare": {"kind": "features"}}
+    monkeypatch.setattr(frontier, "settings", lambda *_, **__: made)
+    many, few = PublicFacts(50_000, 10, (1, 28, 28), 10), PublicFacts(1437, 10, (1, 7, 7), 10)
     assert completing.complete({"recipe": "auto"}, many)[0]["model"] == "head"
     settings, choices = completing.complete({"epsilon": 2.0}, many)  # auto is the default
     assert settings["model"] == "head" and any("--recipe none" in choice.reason for choice in choices)
@@ -58,7 +60,7 @@ def test_auto_takes_it_where_it_was_measured_to_win_and_nothing_stands_against_i
     signals, short = PublicFacts(600, 10, (3, 128), 6), PublicFacts(600, 10, (3, 24), 6)
     assert completing.complete({"rounds": 3}, signals)[0]["model"] == "head"
     for given, facts in (({}, few), ({"model": "linear"}, many), ({"epsilon": 50.0}, many),
-                         ({}, short), ({"method": "adact"}, many)):  # fmt: skip
+                         ({}, short), ({"method": "dp-fedddc"}, many)):  # fmt: skip
         assert completing.complete({"recipe": "auto", **given}, facts)[0]["model"] != "head"
 
 

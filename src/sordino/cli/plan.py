@@ -174,6 +174,7 @@ def _setting(args: argparse.Namespace) -> Json:
     words = {"unit": word(args, "unit", Unit), "observer": word(args, "observer", Observer)}
     given = {"data": args.data, "model": args.model, "epsilon": number(args, "epsilon"), **words}
     given["multiplier"] = number(args, "multiplier")
+    given["recipe"] = None if args.data in SETS else "none"  # data that has no columns has a network
     if given["epsilon"] is not None and given["multiplier"] is not None:
         raise BadInput("Give epsilon, to find the multiplier, or multiplier, to find epsilon: one of the two.")
     usual, _ = recipes.resolve({key: value for key, value in given.items() if value is not None}, facts, pin=False)
@@ -202,9 +203,10 @@ def _setting(args: argparse.Namespace) -> Json:
 
 def effective_of(plan: Plan, dimension: int, classes: int) -> int | None:
     """Parameters that noise counts as where the model takes features; None: all of them."""
+    from sordino.preparation import FEATURES
     from sordino.recipes import client_unit
 
-    featured = plan.preparation is not None and plan.preparation.kind == "features"
+    featured = plan.preparation is not None and plan.preparation.kind in FEATURES
     return client_unit.counted(dimension, classes, featured) if featured else None
 
 

@@ -9,12 +9,15 @@ from sordino.errors import BadInput
 from sordino.plain import Plain
 from sordino.preparation.base import Block, Preparation, Products, Released, Stages, Statistic
 from sordino.preparation.features import Features
+from sordino.preparation.fourier import Fourier
 from sordino.preparation.standard import Standard
 
 __all__ = [
+    "FEATURES",
     "KINDS",
     "Block",
     "Features",
+    "Fourier",
     "Preparation",
     "Products",
     "Released",
@@ -24,7 +27,8 @@ __all__ = [
     "preparation_from",
 ]
 
-KINDS: dict[str, type[Preparation]] = {made.kind: made for made in (Standard, Features)}
+KINDS: dict[str, type[Preparation]] = {made.kind: made for made in (Standard, Features, Fourier)}
+FEATURES = (Features.kind, Fourier.kind)  # rows of length 1 for a linear head
 
 
 def preparation_from(plain: Plain) -> Preparation:

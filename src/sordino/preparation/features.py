@@ -21,10 +21,10 @@ import numpy as np
 
 from sordino.errors import BadInput, positive, whole
 from sordino.features import blocks as filter_blocks
-from sordino.features import flatten
 from sordino.features.blocks import picture_shape, sizes
 from sordino.features.recipe import Recipe, recipe_for
 from sordino.machine import cores
+from sordino.preparation import rows
 from sordino.preparation.base import Block, Preparation, Products, Released, Stages, Statistic
 from sordino.privacy import products
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from sordino.features.extractor import Extractor
 
 _SOME, _MANY = 64, products.MOST  # records at a time: of a mean; of a covariance and of model input
-EVEN = 16  # the model's input is filled up with zeros to a multiple of this: products of even sizes are faster
 _BLOCK = ("filters", "patch", "stride", "threshold", "cells", "shrink", "mirror", "soft")
 
 
@@ -127,7 +126,7 @@ class _Rows(Stages):
                     "directions; use fewer."
                 )
             self.numbers = settings.directions + behind
-        self.shape = (-(-(self.numbers + 1) // EVEN) * EVEN,)
+        self.shape = (rows.width(self.numbers),)
 
     @cached_property
     def made(self) -> Extractor:
@@ -150,45 +149,37 @@ class _Rows(Stages):
         return kept.shortening_for(self.recipe, self.given, self.settings.directions, cores()).astype(np.float64)
 
     def length(self, step: int) -> int:
-        return products.length(self.numbers) if step else self.numbers
+        return rows.length(self.numbers, step > 0)
 
     def contributions(self, step: int, x: np.ndarray, released: Released) -> Iterator[Block]:
-        rows = self._kept(x)
+        kept_rows = self._kept(x)
         if not step:
-            for start in range(0, len(rows), _SOME):
-                some = rows[start : start + _SOME]
-                yield some.astype(np.float64) @ self.short if self.settings.directions else some.astype(np.float64)
+            for start in range(0, len(kept_rows), _SOME):
+                yield self._short(kept_rows[start : start + _SOME])
             return
-        for start in range(0, len(rows), _MANY):
-            yield Products(self._finished(rows[start : start + _MANY], released))
+        for start in range(0, len(kept_rows), _MANY):
+            yield Products(self._finished(kept_rows[start : start + _MANY], released))
 
     def decode(self, step: int, mean: np.ndarray, noise: float) -> np.ndarray:
-        if step:
-            return flatten.flattening(products.matrix(mean, self.numbers), noise).ravel()
-        return shrunk(mean, noise)
+        return rows.decode(mean, noise, self.numbers, step > 0)
 
     def apply(self, x: np.ndarray, released: Released) -> np.ndarray:
-        out, rows = np.zeros((len(x), *self.shape), np.float32), self._kept(x)
-        for start in range(0, len(rows), _MANY):
-            out[start : start + _MANY, : self.numbers] = self._finished(rows[start : start + _MANY], released)
-        out[:, self.numbers] = self.settings.bias
-        return out
+        kept_rows = self._kept(x)
+        blocks = (
+            (start, self._finished(kept_rows[start : start + _MANY], released))
+            for start in range(0, len(kept_rows), _MANY)
+        )
+        return rows.with_bias(blocks, len(x), self.numbers, self.settings.bias)
 
-    def _finished(self, rows: np.ndarray, released: Released) -> np.ndarray:
-        """Rows of unit length: shortened and damped, centred, flattened as often as a covariance was released.
-
-        In double precision: what is left of a row in single precision then depends on that row alone, wherever it stands in a product.
-        """
+    def _finished(self, some: np.ndarray, released: Released) -> np.ndarray:
+        """Rows of unit length: damped and centred, or shortened, centred and flattened as often as a covariance was released."""
         if not self.settings.directions:
-            return self.made.finished(rows, released[0])
-        n = self.numbers
-        if len(released[0]) != n or any(found.size != n**2 for found in released[1:]):
-            raise BadInput("what the prelude released does not fit the features of this plan; bring back its own file.")
-        with np.errstate(over="ignore", invalid="ignore"):  # a server may tell anything; such rows count for nothing
-            found = _unit(rows.astype(np.float64) @ self.short - released[0])
-            for flat in released[1:]:
-                found = _unit(found @ flat.reshape(n, n))
-            return found.astype(np.float32)
+            return self.made.finished(some, released[0])
+        return rows.finished(self._short(some), released)
+
+    def _short(self, some: np.ndarray) -> np.ndarray:
+        """In double precision, shortened if directions are few."""
+        return some.astype(np.float64) @ self.short if self.settings.directions else some.astype(np.float64)
 
     def _kept(self, x: np.ndarray) -> _Unit:
         from sordino.features import cache
@@ -196,21 +187,6 @@ class _Rows(Stages):
         if not len(x):
             return _Unit(np.zeros((0, self.dimension), np.float16))
         return _Unit(cache.features(self.made, x, cores()))
-
-
-def _unit(rows: np.ndarray) -> np.ndarray:
-    """Each row divided by its length; a row without one stays 0."""
-    lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
-    return rows / np.where(lengths > 0, lengths, 1.0)
-
-
-def shrunk(mean: np.ndarray, noise: float) -> np.ndarray:
-    """The mean as near to zero as its noise asks for (James and Stein): few records hear the mean of many features badly.
-
-    `noise` is the deviation on each number: public. A mean that noise alone could have made is zero.
-    """
-    heard, square = float(np.square(noise) * mean.size), float(np.square(mean, dtype=np.float64).sum())
-    return mean * max(0.0, 1 - heard / square) if square > 0 else mean
 
 
 class _Unit:

@@ -141,7 +141,7 @@ class _Columns(Stages):
         u, spread = released[-1][: self.count], released[-1][self.count :]
         some = out[:, self.columns]
         centre, width = middle + half * u, half * spread
-        with np.errstate(invalid="ignore", over="ignore"):
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):  # a server may tell anything
             scaled = np.where(np.isfinite(some), (some - centre) / width, 0.0)
         out[:, self.columns] = np.clip(scaled, -self.settings.cut, self.settings.cut)
         return out.astype(np.float32)

@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sordino.plain import Json
-from sordino.preparation import Features
+from sordino.preparation import Features, Fourier
 from sordino.privacy import calibration
-from sordino.recipes import frontier
+from sordino.recipes import frontier, tables
 from sordino.recipes.choice import Choice
 from sordino.recipes.facts import PublicFacts
 from sordino.recipes.networks import model_for, parameters
@@ -124,9 +124,13 @@ def _for_tables(facts: PublicFacts, epsilon: float) -> Choice:
     return Choice("model", "wide-fourier", f"for {facts.said}: {why}")
 
 
-def features(facts: PublicFacts, epsilon: float, delta: float, pin: bool) -> list[Choice]:
-    """Fixed features and a linear head, for pictures and signals."""
-    made = frontier.flattened(facts.shape, frontier.SHORT, facts.clients, epsilon, delta)
+def features(facts: PublicFacts, epsilon: float, delta: float, unscaled: int, pin: bool) -> list[Choice]:
+    """Fixed features and a linear head; `unscaled` columns of a table have scales of their own."""
+    made: Features | Fourier
+    if facts.table:
+        made = tables.preparation(facts, facts.clients, epsilon, delta, unscaled)
+    else:
+        made = frontier.flattened(facts.shape, frontier.SHORT, facts.clients, epsilon, delta)
     settings: Json = (made.pinned(facts.shape) if pin else made).to_json()
     won = f"features that need no data beat every network here on {facts.said} (--recipe none for a network)"
     return [
@@ -135,8 +139,10 @@ def features(facts: PublicFacts, epsilon: float, delta: float, pin: bool) -> lis
     ]
 
 
-def _found(made: Features) -> str:
-    return "their mean and along which directions they vary most" if made.covariances else "their mean"
+def _found(made: Features | Fourier) -> str:
+    parts = ["the scale of columns"] if isinstance(made, Fourier) and made.scaling else []
+    parts += ["their mean", "along which directions they vary most"] if made.covariances else ["their mean"]
+    return ", ".join(parts[:-1]) + (" and " if parts[1:] else "") + parts[-1]
 
 
 def is_linear(weights: Iterable[int]) -> bool:

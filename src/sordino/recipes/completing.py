@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from sordino.data.schema import CLASSIFICATION
@@ -12,25 +12,24 @@ from sordino.methods import method
 from sordino.models import build, paper_network
 from sordino.plain import Json, Plain
 from sordino.plan import Plan
-from sordino.preparation import Preparation, preparation_from
+from sordino.preparation import FEATURES, Preparation, preparation_from
 from sordino.privacy.vocabulary import Observer, Unit
-from sordino.recipes import client_unit, frontier
+from sordino.recipes import client_unit, frontier, tables
 from sordino.recipes.choice import Choice
 from sordino.recipes.facts import PublicFacts
 from sordino.recipes.networks import fan_in, model_for
-from sordino.recipes.settings import BY_SCHEME, Asked
-from sordino.recipes.shares import share_for
+from sordino.recipes.settings import BY_SCHEME, Asked, featured_rows
 from sordino.schemes import select
 
 if TYPE_CHECKING:
     from torch import nn
 
 EPSILON, DELTA = 4.0, 1e-5
-# The noise on the statistics of a table's columns, and the share of the budget that they take. Even where they are hardly heard
-# (120 records times epsilon) a table that was not scaled did worse.
-HEARD, LEAST_SHARE, MOST_SHARE = 0.04, 0.05, 0.2
 AUTO, NONE = "auto", "none"  # auto, the default: the recipe that was measured to win on such data, where one was
-OTHERWISE = ("method", "model", "prepare", "multiplier", "mechanism", "options", "variant", "sampling")
+# Settings with which the recipe's rates were not measured; any other value than the recipe's own leaves it out.
+OTHERWISE = ("method", "model", "prepare", "multiplier", "mechanism", "options", "variant", "observer", "unit")
+FOUR = Choice("epsilon", EPSILON, "neither a budget nor a multiplier was given")
+PLAN = {field.name: field.default for field in fields(Plan)}
 
 
 def resolve(
@@ -52,7 +51,7 @@ def complete(
     recipe = given.get("recipe") or (AUTO if network is None else NONE)
     one_of((AUTO, frontier.NAME, NONE), recipe=recipe)
     featured = recipe == AUTO and _frontier_wins(given, facts)
-    against = _against_frontier(given) if featured else []
+    against = _against_frontier(given, facts) if featured and facts is not None else []
     if recipe == frontier.NAME or featured and not against:
         return _by_name(given, facts, pin, recipe)
     given = {name: value for name, value in given.items() if name != "recipe"}
@@ -74,7 +73,7 @@ def complete(
             choices.append(choice)
 
     if chosen.private and settings.get("epsilon") is None and settings.get("multiplier") is None:
-        take(Choice("epsilon", EPSILON, "neither a budget nor a multiplier was given"))
+        take(FOUR)
     if unit is Unit.CLIENT and observer is not Observer.PUBLIC:
         take(Choice("sampling", "fixed", "who sees the messages sees who takes part: coins would gain nothing"))
     if facts is None:
@@ -83,14 +82,13 @@ def complete(
         positive(epsilon=settings["epsilon"])
     scheme = select(chosen, unit, observer).name
     whole = scheme == "client" and not published
-    if chosen.private and chosen.scheme is None and not published and _unlike_columns(facts, settings):
-        take(_scaled(facts, settings, unit, observer))
     if whole and featured and not _against_features(given):
         against = []
-        for choice in client_unit.features(
-            facts, float(settings["epsilon"]), float(settings.get("delta") or DELTA), pin
-        ):
+        delta, unscaled = float(settings.get("delta") or DELTA), _unscaled(facts, settings)
+        for choice in client_unit.features(facts, float(settings["epsilon"]), delta, unscaled, pin):
             take(choice)
+    if chosen.private and chosen.scheme is None and not published and _unlike_columns(facts, settings):
+        take(_scaled(facts, settings, unit, observer))
     signals = len(facts.shape) == 2
     if settings.get("prepare"):
         facts = facts.prepared(_preparation(settings["prepare"]))
@@ -101,6 +99,8 @@ def complete(
         printed = paper_network(chosen.name, str(given.get("data", "digits"))) if published else None
         if printed is not None:
             take(Choice("model", printed, "the network that the paper trains on this data"))
+        if featured_rows(settings):
+            take(Choice("model", "head", "rows of length 1 need a linear head only"))
         suited = _suited(facts, epsilon if chosen.private else None, whole)
         left = f"; recipe frontier is left out, since {' and '.join(against)} was given" if against else ""
         take(replace(suited, reason=suited.reason + left))
@@ -118,6 +118,8 @@ def network_of(plan: Plan, facts: PublicFacts) -> str:
     """The network of a plan that leaves it open, as the recipe would choose it."""
     if plan.model != AUTO:
         return plan.model
+    if plan.preparation is not None and plan.preparation.kind in FEATURES:
+        return "head"
     whole = plan.scheme.name == "client" and plan.variant != "published"
     epsilon = (plan.epsilon or EPSILON) if plan.method_spec.private else None
     return str(_suited(facts.prepared(plan.preparation), epsilon, whole).value)
@@ -130,44 +132,94 @@ def _suited(facts: PublicFacts, epsilon: float | None, whole: bool) -> Choice:
 
 def _frontier_wins(given: Plain, facts: PublicFacts | None) -> bool:
     """Whether the recipe was measured to win on such data."""
-    classes = given.get("task", CLASSIFICATION) == CLASSIFICATION
-    return classes and facts is not None and frontier.wins(facts.shape, given.get("epsilon") or EPSILON)
+    if facts is None or not _tells_classes(given, facts):
+        return False
+    epsilon = given.get("epsilon") or EPSILON
+    return tables.wins(facts, epsilon) or frontier.wins(facts.shape, epsilon)
 
 
-def _against_frontier(given: Plain) -> list[str]:
+def _tells_classes(given: Plain, facts: PublicFacts) -> bool:
+    """Whether a record has one of several classes."""
+    return (given.get("task") or facts.task) == CLASSIFICATION and facts.classes > 1
+
+
+def _against_frontier(given: Plain, facts: PublicFacts) -> list[str]:
     """What was given that the recipe cannot keep. Rounds, batches, rates and bounds it takes as they are given."""
-    found = [name for name in OTHERWISE if given.get(name) is not None]
-    found += ["unit"] if given.get("unit", Unit.EXAMPLE) != Unit.EXAMPLE else []
-    return found + (["observer"] if given.get("observer") == Observer.SERVER else [])
+    asked = {name: given[name] for name in OTHERWISE if given.get(name) not in (None, AUTO, {})}
+    own = _frontier(facts, given, pin=False)
+    found = [name for name, value in asked.items() if value != own.get(name, PLAN[name])]
+    if "prepare" in found and _undigested(asked["prepare"]) == own["prepare"]:
+        found.remove("prepare")
+    if "method" in found and _one_bound(asked["method"], given):
+        found.remove("method")
+    if "options" in found and asked.get("method", own["method"]) == "adact":
+        found.remove("options")
+    if given.get("observer") == Observer.PUBLIC:
+        found.remove("observer")
+    return found
+
+
+def _undigested(prepare: object) -> object:
+    return (
+        {name: value for name, value in prepare.items() if name != "digest"} if isinstance(prepare, dict) else prepare
+    )
+
+
+def _one_bound(name: str, given: Plain) -> bool:
+    """Whether a method clips records in one sum, so that a rate for steps along mean / bound suits it."""
+    found = method(name)
+    pooled = found.private and select(found, Unit.EXAMPLE, Observer.SECAGG_SERVER).name == "pooled"
+    return pooled and Unit.EXAMPLE in found.units and found.schedule is None
 
 
 def _against_features(given: Plain) -> bool:
     """Whether something was given that features in the client unit cannot keep; other methods and samplings they can."""
-    return any(given.get(name) is not None for name in ("model", "prepare", "mechanism", "multiplier"))
+    network = given.get("model") not in (None, AUTO, "head") or given.get("mechanism") not in (None, "gaussian")
+    other = given.get("prepare") is not None and not featured_rows(given)
+    return network or other or given.get("multiplier") is not None
 
 
 def _by_name(given: Plain, facts: PublicFacts | None, pin: bool, recipe: str) -> tuple[Json, tuple[Choice, ...]]:
     """The settings of the recipe that is named, with what was given over them."""
     rest = {name: value for name, value in given.items() if name != "recipe" and value is not None}
+    if rest.get("model") == AUTO:
+        del rest["model"]
     if facts is None:
         raise BadInput("recipe frontier follows from the shape of the data, which is not here; get the data first.")
     if rest.get("unit", "example") != "example" or rest.get("observer") == "server":
         raise BadInput(
             "recipe frontier is for the example unit pooled (observer public or secagg-server); leave --recipe out."
         )
-    found = frontier.settings(facts.shape, facts.records, rest.get("epsilon", EPSILON), rest.get("delta", DELTA), pin)
+    if not _tells_classes(rest, facts):
+        raise BadInput("recipe frontier tells classes apart, and the task here is another one; leave --recipe out.")
+    found = _frontier(facts, rest, pin)
     settings: Json = {"clients": facts.clients, "epsilon": EPSILON, **found, **rest}
     reason = "recipe frontier, for this shape, number of records and epsilon"
     if recipe == AUTO:
         reason += "; it was measured to beat every network here on such data (--recipe none for a network)"
-    return settings, tuple(Choice(name, value, reason) for name, value in found.items() if name not in rest)
+    choices = [Choice(name, value, reason) for name, value in found.items() if name not in rest]
+    return settings, tuple(choices if "epsilon" in rest else [FOUR, *choices])
+
+
+def _frontier(facts: PublicFacts, given: Plain, pin: bool) -> Json:
+    """The settings of the recipe."""
+    epsilon, delta = given.get("epsilon") or EPSILON, given.get("delta") or DELTA
+    if facts.table:
+        return tables.settings(facts, epsilon, delta, _unscaled(facts, given), pin)
+    return frontier.settings(facts.shape, facts.records, epsilon, delta, pin)
+
+
+def _unscaled(facts: PublicFacts, settings: Plain) -> int:
+    """How many columns of a table have scales of their own."""
+    if facts.unscaled is not None:
+        return facts.unscaled
+    return 0 if settings.get("schema") is not None else facts.features
 
 
 def _unlike_columns(facts: PublicFacts, settings: Plain) -> bool:
     """A table that no schema scales."""
-    table = facts.table and settings.get("schema") is None
     plain = settings.get("mechanism", "gaussian") == "gaussian" and not settings.get("canaries")
-    return table and plain
+    return facts.table and _unscaled(facts, settings) > 0 and plain
 
 
 def _scaled(facts: PublicFacts, settings: Plain, unit: Unit, observer: Observer) -> Choice:
@@ -176,8 +228,8 @@ def _scaled(facts: PublicFacts, settings: Plain, unit: Unit, observer: Observer)
     if observer is Observer.SERVER:  # each client adds all of the noise
         units /= math.sqrt(facts.clients)
     epsilon, delta = float(settings.get("epsilon") or EPSILON), float(settings.get("delta") or DELTA)
-    share = share_for(facts.features, units, epsilon, delta, HEARD, LEAST_SHARE, MOST_SHARE)
-    value: str | Json = "standard" if share == LEAST_SHARE else {"kind": "standard", "share": share}
+    share = tables.scale_share(_unscaled(facts, settings), units, epsilon, delta)
+    value: str | Json = "standard" if share == tables.LEAST_SHARE else {"kind": "standard", "share": share}
     return Choice(
         "prepare", value, f"columns have units of their own; {100 * share:.2g}% of the budget finds their scale"
     )

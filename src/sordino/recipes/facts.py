@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sordino.data.schema import CLASSIFICATION
+
 if TYPE_CHECKING:
     from sordino.data.dataset import Dataset
     from sordino.federation.population import Federation
@@ -24,6 +26,8 @@ class PublicFacts:
     classes: int
     tokens: bool = False  # whole numbers that name characters or words
     positions: bool = False  # a record has a label at every position
+    unscaled: int | None = None  # columns that a schema leaves on scales of their own; None: no schema is known
+    task: str = CLASSIFICATION
 
     @classmethod
     def of(cls, federation: Federation) -> PublicFacts:
@@ -31,7 +35,17 @@ class PublicFacts:
         dtype = np.dtype(np.float32) if x is None else x.dtype
         tokens = dtype.kind in "iu" and dtype != np.uint8 if normalise is None else normalise.tokens
         shape, classes = federation.input_shape, federation.classes
-        return cls(federation.examples, federation.clients, shape, classes, tokens, federation.by_position)
+        schema = federation.schema
+        return cls(
+            records=federation.examples,
+            clients=federation.clients,
+            shape=shape,
+            classes=classes,
+            tokens=tokens,
+            positions=federation.by_position,
+            unscaled=None if schema is None else len(schema.unscaled),
+            task=federation.task,
+        )
 
     @classmethod
     def of_dataset(cls, data: Dataset, clients: int) -> PublicFacts:

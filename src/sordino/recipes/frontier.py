@@ -20,13 +20,13 @@ import math
 from sordino.errors import BadInput, positive, whole
 from sordino.features import flatten
 from sordino.plain import Json
-from sordino.preparation import Features
+from sordino.preparation import Features, Preparation
 from sordino.privacy import calibration
-from sordino.recipes.networks import SHORTEST_SIGNAL, SMALLEST_PICTURE
 from sordino.recipes.shares import share_for
 
 NAME = "frontier"
 MOMENTUM = 0.9
+DELTA = 1e-5  # rates suit the usual one, also where another is given
 TIGHT = 2.0  # an epsilon below which noise rules: larger bounds, fewer records in a batch
 NOISE = {"colour": 0.78, "grey": 1.2, "signal": 1.2}  # deviation of the noise on a score at the end
 ROUNDS = {"colour": 150, "grey": 200, "signal": 200}
@@ -49,6 +49,10 @@ HEARD = 0.35
 HEARD_SHORT = 0.1  # the same for rows that are shortened first: few numbers are heard with little
 MOST_SHORT = 0.05  # of the budget for that mean, where covariances may be asked for too: what is off in it is flattened
 WINS_TO = 8.0  # epsilon
+SMALLEST_PICTURE, SHORTEST_SIGNAL = 8, 32  # pixels a side, and steps, that were tried
+# Records times epsilon, from which on a round's histogram of norms is heard well enough for the bound to follow it (`adact`). Rows have
+# length 1, so that a bound is known to begin with, and fewer records keep it.
+HEARD_BY = 4_000
 
 
 def settings(shape: tuple[int, ...], records: int, epsilon: float, delta: float = 1e-5, pin: bool = True) -> Json:
@@ -60,14 +64,23 @@ def settings(shape: tuple[int, ...], records: int, epsilon: float, delta: float 
     rate = 0.2 if kind == "colour" and not tight else 0.1
     batch = min(records, max(LEAST_BATCH, round(rate * records)))
     bound = 0.4 if tight else 0.2 if kind == "colour" else 0.3
-    z = calibration.multiplier_for(epsilon, delta, rounds, batch / records)
-    lr = NOISE[kind] * (1 - MOMENTUM) * batch / (math.sqrt(rounds) * z * bound)
+    made = chosen.pinned(shape) if pin else chosen
+    return head(made, records, epsilon, NOISE[kind], rounds, batch, bound)
+
+
+def head(
+    prepare: Preparation, records: int, epsilon: float, noise: float, rounds: int, batch: int, bound: float
+) -> Json:
+    """A linear head over such rows, at the rate at which `noise` is on a score at the end. Steps go along mean / bound: the rate is for any bound."""
+    z = calibration.multiplier_for(epsilon, DELTA, rounds, batch / records)
+    lr = noise * (1 - MOMENTUM) * batch / (math.sqrt(rounds) * z)
     return {
-        "prepare": (chosen.pinned(shape) if pin else chosen).to_json(),
+        "prepare": prepare.to_json(),
         "model": "head",
-        "method": "dp-fedavg",
+        "method": "adact" if records * epsilon >= HEARD_BY else "dp-fedavg",
         "unit": "example",
         "bound": bound,
+        "steps": "scaled",
         "rounds": rounds,
         "batch_size": batch,
         "lr": float(f"{lr:.3g}"),
@@ -92,12 +105,17 @@ def flattened(shape: tuple[int, ...], directions: int, units: int, epsilon: floa
     count = _at_most(shape, directions)
     numbers = Features(directions=count).stages(shape).length(0)
     share = share_for(numbers, units, epsilon, delta, HEARD_SHORT, LEAST_SHARE, MOST_SHORT)
-    z = calibration.multiplier_for(epsilon, delta, 1, 1.0) / math.sqrt(COVARIANCE_SHARE / COVARIANCES)
-    if not count or numbers > WIDEST or flatten.floor(numbers, z / units) > IN_VAIN:
+    if not count or not can_flatten(numbers, units, epsilon, delta):
         return Features(share=share, directions=count)
     whole = float(f"{share + COVARIANCE_SHARE:.3g}")
     part = float(f"{COVARIANCE_SHARE / whole:.3g}")
     return Features(share=whole, directions=count, covariances=COVARIANCES, covariance=part)
+
+
+def can_flatten(numbers: int, units: int, epsilon: float, delta: float) -> bool:
+    """Whether covariances of rows of so many numbers are heard from so many units, and can be computed."""
+    z = calibration.multiplier_for(epsilon, delta, 1, 1.0) / math.sqrt(COVARIANCE_SHARE / COVARIANCES)
+    return numbers <= WIDEST and flatten.floor(numbers, z / units) <= IN_VAIN
 
 
 def _at_most(shape: tuple[int, ...], count: int) -> int:
@@ -113,7 +131,7 @@ def _at_most(shape: tuple[int, ...], count: int) -> int:
 def wins(shape: tuple[int, ...], epsilon: float) -> bool:
     """Where it was measured to beat every network here: pictures and signals (docs/regret.md), at a small epsilon.
 
-    Not on pictures of a few pixels or signals of a few steps, of which a linear model learns from fewer records.
+    Not on signals of a few steps, nor on pictures of a few pixels.
     """
     small = min(shape[1:], default=0) < (SMALLEST_PICTURE if len(shape) == 3 else SHORTEST_SIGNAL)
     return epsilon <= WINS_TO and not small and _has_features(shape)

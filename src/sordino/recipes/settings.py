@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from sordino.methods import Method
 from sordino.plain import Plain
+from sordino.preparation import FEATURES
 from sordino.recipes import client_unit
 from sordino.recipes.choice import Choice
 from sordino.recipes.facts import PublicFacts
@@ -129,9 +130,9 @@ FEW_ROUNDS = 2.0
 def client(asked: Asked) -> list[Choice]:
     """Whole clients; the reasons are those of `client_unit`."""
     facts, given = asked.facts, asked.settings
-    dimension = client_unit.counted(asked.dimension, facts.classes, _featured(given))
+    dimension = client_unit.counted(asked.dimension, facts.classes, featured_rows(given))
     left = client_unit.left_over(dimension, facts.clients, asked.epsilon)
-    work = client_unit.local_work(facts, left, _featured(given), asked.linear)
+    work = client_unit.local_work(facts, left, featured_rows(given), asked.linear)
     if asked.published or not asked.linear or given.get("server_optimizer") == "adam":
         usual = "each round is many local steps, and more rounds bring as much noise as signal"
         lr = Choice("lr", client_unit.sgd_rate(asked.fan), f"for local SGD and units of up to {asked.fan:,} inputs")
@@ -142,13 +143,15 @@ def client(asked: Asked) -> list[Choice]:
     rounds = client_unit.rounds_for(left)
     optimizer = str(given.get("server_optimizer") or "momentum")
     steps = client_unit.linear_steps(
-        asked.fan, _featured(given), rounds, facts.clients, asked.epsilon, optimizer, asked.signals
+        asked.fan, featured_rows(given), rounds, facts.clients, asked.epsilon, optimizer, asked.signals
     )
     return [client_unit.rounds(left), *work, *steps, *SCALED]
 
 
-def _featured(settings: Plain) -> bool:
-    return isinstance(settings.get("prepare"), Mapping) and settings["prepare"].get("kind") == "features"
+def featured_rows(settings: Plain) -> bool:
+    """Whether the model takes rows of length 1."""
+    prepare = settings.get("prepare")
+    return isinstance(prepare, Mapping) and prepare.get("kind") in FEATURES
 
 
 def local(asked: Asked) -> list[Choice]:
