@@ -89,19 +89,30 @@ def test_a_shortening_depends_on_the_space_that_is_kept_and_not_on_signs(monkeyp
     usual = examples.principal
     signs = np.array([1, -1, 1, -1, -1, 1], np.float32)[:, None]
     monkeypatch.setattr(examples, "principal", lambda rows, k: (usual(rows, k)[0], signs * usual(rows, k)[1]))
-    assert np.allclose(first, shortening(made, 6), atol=1e-5)
+    again = shortening(made, 6)
+    assert np.allclose(first.map, again.map, atol=1e-5) and np.allclose(first.centre, again.centre, atol=1e-4)
+    assert first.scale == pytest.approx(again.scale, rel=0.01)
 
 
 def test_a_shortening_is_damping_and_then_the_directions_in_which_synthetic_pictures_vary():
     made = extractor(SMALL, (3, 12, 12))
     plain = extractor(replace(SMALL, damped=0), (3, 12, 12))
     rows = made.joined(generator.images(20, (3, 12, 12), seed=9))
-    short = rows @ shortening(made, 8)
-    assert (np.linalg.norm(short, axis=1) <= 1).all()  # a contribution to the mean as it is
-    kept = shortening(plain, 8)
+    kept = shortening(plain, 8).map
     assert np.allclose(kept.T @ kept, np.eye(8), atol=1e-5)
-    factors = np.linalg.svd(shortening(made, 8), compute_uv=False)
+    factors = np.linalg.svd(shortening(made, 8).map, compute_uv=False)
     assert factors.max() <= 1 + 1e-5 and factors.min() < 0.9
+    short = shortening(made, 8)
+    by_hand = (rows.astype(float) @ short.map.astype(float) - short.centre) / short.scale
+    assert np.allclose(short(rows), by_hand, atol=1e-6) and short(rows).dtype == np.float64
+
+
+def test_short_rows_lie_around_synthetic_ones_and_are_about_as_long_as_a_contribution_may_be():
+    made = extractor(SMALL, (3, 12, 12))
+    short = shortening(made, 8)
+    lengths = np.linalg.norm(short(made.joined(generator.images(400, (3, 12, 12), seed=9))), axis=1)
+    assert np.sqrt(np.square(lengths).mean()) == pytest.approx(1 / 1.5, rel=0.1)
+    assert (lengths <= 1).mean() > 0.9
 
 
 def test_levels_of_signals_are_kept_as_they_are():
@@ -111,7 +122,7 @@ def test_levels_of_signals_are_kept_as_they_are():
     )
     made = extractor(recipe, (2, 64))
     levels = made.map.sizes[-1]
-    found = shortening(made, 10)
+    found = shortening(made, 10).map
     assert found.shape == (made.dimension, 10 + levels)
     assert np.allclose(found[-levels:, 10:], np.eye(levels), atol=0.2) and np.allclose(
         found[-levels:, :10], 0, atol=0.2

@@ -17,13 +17,13 @@ import numpy as np
 
 from sordino.features import examples
 from sordino.features.cache import root
-from sordino.features.extractor import Extractor, extractor, named, shortening
+from sordino.features.extractor import Extractor, Shortening, extractor, named, shortening
 from sordino.features.filters import FilterBank
 from sordino.features.maps import FeatureMap
 from sordino.features.recipe import Recipe
 from sordino.files import write_atomically
 
-_VERSION = 1  # of what makes filters and damping
+_VERSION, _SHORT = 1, 2  # of what makes filters and damping, and of what shortens
 
 
 @lru_cache(maxsize=4)
@@ -40,20 +40,21 @@ def extractor_for(recipe: Recipe, shape: tuple[int, ...], threads: int = 1) -> E
 
 
 @lru_cache(maxsize=4)
-def shortening_for(recipe: Recipe, shape: tuple[int, ...], count: int, threads: int = 1) -> np.ndarray:
-    """The map to `count` public directions: from memory, from disk, or made now."""
+def shortening_for(recipe: Recipe, shape: tuple[int, ...], count: int, threads: int = 1) -> Shortening:
+    """The way to `count` public directions: from memory, from disk, or made now."""
     made = extractor_for(recipe, shape, threads)
-    key = hashlib.blake2b(repr((_VERSION, made.recipe.to_json(), shape, count)).encode(), digest_size=16).hexdigest()
+    key = hashlib.blake2b(repr((_SHORT, made.recipe.to_json(), shape, count)).encode(), digest_size=16).hexdigest()
     place = root() / f"shortening-{key}.npz"
     try:
         with np.load(place, allow_pickle=False) as file:
-            found = file["map"]
-        if found.dtype == np.float32 and found.ndim == 2 and len(found) == made.dimension:
+            found = Shortening(file["map"], file["centre"], float(file["scale"]))
+        numbers = found.map.shape[1:]
+        if len(found.map) == made.dimension and found.centre.shape == numbers and found.scale > 0:
             return found
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
         pass
     found = shortening(made, count, threads)
-    _keep(place, {"map": found})
+    _keep(place, {"map": found.map, "centre": found.centre, "scale": np.array(found.scale)})
     return found
 
 

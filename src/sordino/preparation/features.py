@@ -12,6 +12,7 @@ a holder that finds others refuses.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,7 +30,7 @@ from sordino.preparation.base import Block, Preparation, Products, Released, Sta
 from sordino.privacy import products
 
 if TYPE_CHECKING:
-    from sordino.features.extractor import Extractor
+    from sordino.features.extractor import Extractor, Shortening
 
 _SOME, _MANY = 64, products.MOST  # records at a time: of a mean; of a covariance and of model input
 _BLOCK = ("filters", "patch", "stride", "threshold", "cells", "shrink", "mirror", "soft")
@@ -104,7 +105,14 @@ class Features(Preparation):
         """The same with the digest of the filters that are made here."""
         from sordino.features import kept
 
-        return replace(self, digest=kept.extractor_for(self.recipe(shape), tuple(shape), cores()).digest)
+        return replace(self, digest=self.named(kept.extractor_for(self.recipe(shape), tuple(shape), cores())))
+
+    def named(self, made: Extractor) -> str:
+        """The digest of what is made of a record before anything is released."""
+        if not self.directions:
+            return made.digest
+        whole = f"{made.digest} {self.directions}".encode()
+        return hashlib.blake2b(whole, digest_size=16, person=b"sordino.short.2").hexdigest()
 
 
 class _Rows(Stages):
@@ -133,20 +141,20 @@ class _Rows(Stages):
         from sordino.features import kept
 
         found = kept.extractor_for(self.recipe, self.given, cores())
-        if self.settings.digest not in (None, found.digest):
+        if self.settings.digest not in (None, self.settings.named(found)):
             raise BadInput(
-                f"the filters made here have the digest {found.digest}, and the plan says {self.settings.digest}: this is another "
+                f"the filters made here have the digest {self.settings.named(found)}, and the plan says {self.settings.digest}: this is another "
                 "version of the software; use the one that made the plan."
             )
         return found
 
     @cached_property
-    def short(self) -> np.ndarray:
-        """The linear map to few numbers."""
+    def short(self) -> Shortening:
+        """The way to few numbers."""
         from sordino.features import kept
 
         self.made  # noqa: B018 - refuses other filters
-        return kept.shortening_for(self.recipe, self.given, self.settings.directions, cores()).astype(np.float64)
+        return kept.shortening_for(self.recipe, self.given, self.settings.directions, cores())
 
     def length(self, step: int) -> int:
         return rows.length(self.numbers, step > 0)
@@ -179,7 +187,7 @@ class _Rows(Stages):
 
     def _short(self, some: np.ndarray) -> np.ndarray:
         """In double precision, shortened if directions are few."""
-        return some.astype(np.float64) @ self.short if self.settings.directions else some.astype(np.float64)
+        return self.short(some) if self.settings.directions else some.astype(np.float64)
 
     def _kept(self, x: np.ndarray) -> _Unit:
         from sordino.features import cache

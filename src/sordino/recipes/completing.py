@@ -29,6 +29,7 @@ AUTO, NONE = "auto", "none"  # auto, the default: the recipe that was measured t
 # Settings with which the recipe's rates were not measured; any other value than the recipe's own leaves it out.
 OTHERWISE = ("method", "model", "prepare", "multiplier", "mechanism", "options", "variant", "observer", "unit")
 FOUR = Choice("epsilon", EPSILON, "neither a budget nor a multiplier was given")
+FEW = "what so few clients vary in"
 PLAN = {field.name: field.default for field in fields(Plan)}
 
 
@@ -83,13 +84,14 @@ def complete(
     scheme = select(chosen, unit, observer).name
     whole = scheme == "client" and not published
     if whole and featured and not _against_features(given):
-        against = []
         delta, unscaled = float(settings.get("delta") or DELTA), _unscaled(facts, settings)
-        for choice in client_unit.features(facts, float(settings["epsilon"]), delta, unscaled, pin):
+        found = client_unit.features(facts, float(settings["epsilon"]), delta, unscaled, pin)
+        against = [] if found else [FEW]
+        for choice in found:
             take(choice)
     if chosen.private and chosen.scheme is None and not published and _unlike_columns(facts, settings):
         take(_scaled(facts, settings, unit, observer))
-    signals = len(facts.shape) == 2
+    signals = len(facts.shape) == 2 or facts.table
     if settings.get("prepare"):
         facts = facts.prepared(_preparation(settings["prepare"]))
     epsilon = float(settings.get("epsilon") or EPSILON)
@@ -102,7 +104,7 @@ def complete(
         if featured_rows(settings):
             take(Choice("model", "head", "rows of length 1 need a linear head only"))
         suited = _suited(facts, epsilon if chosen.private else None, whole)
-        left = f"; recipe frontier is left out, since {' and '.join(against)} was given" if against else ""
+        left = f"; features are left out, since {' and '.join(against)} {_were(against)}" if against else ""
         take(replace(suited, reason=suited.reason + left))
         network = build(settings["model"], facts.shape, facts.classes)
     optimizer = str(settings.get("server_optimizer") or "adam")
@@ -112,6 +114,12 @@ def complete(
     for choice in BY_SCHEME[scheme](asked):
         take(choice)
     return settings, tuple(choices)
+
+
+def _were(against: list[str]) -> str:
+    if against == [FEW]:
+        return "would not be heard"
+    return "was given" if len(against) == 1 else "were given"
 
 
 def network_of(plan: Plan, facts: PublicFacts) -> str:

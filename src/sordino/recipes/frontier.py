@@ -46,7 +46,7 @@ WIDEST = 2_000  # numbers of a row, above which two million products of them tak
 # The length of the noise on that mean, where a row has length 1. On 1,500 pictures of MNIST at epsilon 1 a share of 0.03 left
 # noise longer than the mean, and accuracy was 50% instead of 87%.
 HEARD = 0.35
-HEARD_SHORT = 0.1  # the same for rows that are shortened first: few numbers are heard with little
+HEARD_SHORT = 0.2  # the same for rows that are shortened first, over how far they lie from synthetic ones
 MOST_SHORT = 0.05  # of the budget for that mean, where covariances may be asked for too: what is off in it is flattened
 WINS_TO = 8.0  # epsilon
 SMALLEST_PICTURE, SHORTEST_SIGNAL = 8, 32  # pixels a side, and steps, that were tried

@@ -56,7 +56,7 @@ class Asked:
     dimension: int  # parameters of the network
     linear: bool  # in its input
     settings: Plain  # what is settled already
-    signals: bool = False  # the records, before any preparation
+    signals: bool = False  # or tables: the records, before any preparation
 
 
 def _server(asked: Asked, rate: str, adam: Choice | None = None) -> list[Choice]:

@@ -26,6 +26,7 @@ MOST_NUMBERS = 2**28  # in all rows together: a gigabyte
 # The noise on the scale of a table's columns, and the share of the budget that they take. Even where they are hardly heard
 # (120 records times epsilon) a table that was not scaled did worse.
 HEARD, LEAST_SHARE, MOST_SHARE = 0.04, 0.05, 0.2
+HEARD_MEAN = 0.1  # the noise on the mean of rows of length 1
 
 
 def wins(facts: PublicFacts, epsilon: float) -> bool:
@@ -47,7 +48,7 @@ def preparation(facts: PublicFacts, units: int, epsilon: float, delta: float, un
     dense, singles, pairs = cosines(units, epsilon)
     numbers = facts.features + dense + singles + pairs
     scaling = scale_share(unscaled, units, epsilon, delta) if unscaled else 0.0
-    mean = share_for(numbers, units, epsilon, delta, frontier.HEARD_SHORT, frontier.LEAST_SHARE, frontier.MOST_SHORT)
+    mean = share_for(numbers, units, epsilon, delta, HEARD_MEAN, frontier.LEAST_SHARE, frontier.MOST_SHORT)
     covariance = frontier.COVARIANCE_SHARE if frontier.can_flatten(numbers, units, epsilon, delta) else 0.0
     share = float(f"{scaling + mean + covariance:.3g}")
     return Fourier(
