@@ -8,9 +8,10 @@
 
 A cell is a data set, a unit and an epsilon. The recipe runs with nothing given but these, as `sordino train` would. The oracle is
 the best of 24 configurations of a fixed bound (3 bounds x 4 rates x 2 numbers of rounds at the same number of passes) with the
-recipe's network, at the same epsilon, searched on the test set for free: all of them on the first seed, the best three on every
-seed, and of those the best mean. It steps by mean / bound with a falling rate, as the recipe does: it is the recipe with its
-numbers tuned. Noise is drawn by the server (observer public), which gives the same sums as shares do, in a tenth of the time.
+recipe's model, and of as many with the network that `--recipe none` takes where features are the recipe's model (`--networks`), at the same
+epsilon, searched on the test set for free: all of them on the first seed, the best three on every seed, and of those the best mean. It steps
+by mean / bound, as the recipe does: it is the recipe with its numbers tuned. Noise is drawn by the server (observer public), which gives the
+same sums as shares do, in a tenth of the time.
 
 Results are lines in docs/results/regret.jsonl, one a run.
 """
@@ -145,21 +146,24 @@ def recipe(federation: Federation, setting: Setting, epsilon: float, seed: int, 
 def configurations(plan: Plan, small: bool = False) -> Iterator[dict[str, float]]:
     """Fixed bounds, rates around the recipe's, and more rounds at the same number of passes.
 
-    Where steps follow the bound (recipe frontier) bounds lie around the recipe's, and a rate times its bound is what varies.
+    Rows of features have length 1: bounds lie around the recipe's there.
     """
     rate = "server_lr" if plan.unit == "client" else "lr"
-    scaled = plan.steps == "scaled"
     whole = plan.unit == "client"
     parts = CLIENT_BOUNDS if whole else BOUNDS
     lengths = SHORTER_LENGTHS if whole or plan.rounds >= LONG else LENGTHS
     for part in parts[:2] if small else parts:
-        bound = part if scaled else float(f"{part**0.5 * plan.bound:.3g}")
+        bound = float(f"{part**0.5 * plan.bound:.3g}") if plan.model == "head" else part
         bound = float(f"{part * plan.bound:.3g}") if whole else bound
         for times in RATES[1:3] if small else RATES:
             for length in lengths[:1] if small else lengths:
                 shorter = {} if whole else {"batch_size": max(16, int(plan.batch_size / length))}
-                lr = times * getattr(plan, rate) * (1.0 if scaled else plan.bound / bound)
-                yield {"bound": bound, rate: lr, "rounds": int(length * plan.rounds), **shorter}
+                yield {
+                    "bound": bound,
+                    rate: times * getattr(plan, rate),
+                    "rounds": int(length * plan.rounds),
+                    **shorter,
+                }
 
 
 class Book:
@@ -175,13 +179,14 @@ class Book:
     def key(row: dict) -> str:
         return json.dumps([row[name] for name in ("setting", "epsilon", "seed", "config", "plan")], sort_keys=True)
 
-    def accuracy(self, setting: str, epsilon: float, seed: int, config: dict | None, again: bool = False) -> float:
-        """Of a run, made now if it was not made before. No configuration: the recipe."""
+    def accuracy(
+        self, setting: str, epsilon: float, seed: int, config: dict | None, again: bool = False, network: bool = False
+    ) -> float:
+        """Of a run, made now if it was not made before. No configuration: the recipe. `network`: without features."""
         began, what = time.perf_counter(), SETTINGS[setting]
         federation = population(what, seed)
-        other = (
-            {"recipe": "none"} if config is not None and "method" in config else {}
-        )  # a method of one's own: a network
+        of_network = network or config is not None and "method" in config  # wrong starts are of networks
+        other = {"recipe": "none"} if of_network else {}
         plan = recipe(federation, what, epsilon, seed, **other)
         if config is not None:
             plan = plan.replace(**{"method": "dp-fedavg", **config})
@@ -217,17 +222,24 @@ def fill_cell(
     small: bool,
     search: bool = True,
     again: bool = False,
+    network: bool = False,
 ) -> None:
-    for seed in seeds:
-        book.accuracy(setting, epsilon, seed, None, again)
+    """With `network`, what is searched is the network that the recipe would take without features."""
+    if not network:
+        for seed in seeds:
+            book.accuracy(setting, epsilon, seed, None, again)
     if not search:
         return
     what = SETTINGS[setting]
-    tried = list(configurations(recipe(population(what, seeds[0]), what, epsilon, seeds[0]), small))
-    first = sorted(tried, key=lambda config: -book.accuracy(setting, epsilon, seeds[0], config))
+    own = recipe(population(what, seeds[0]), what, epsilon, seeds[0])
+    if network and own.model != "head":
+        return
+    around = recipe(population(what, seeds[0]), what, epsilon, seeds[0], recipe="none") if network else own
+    tried = list(configurations(around, small))
+    first = sorted(tried, key=lambda config: -book.accuracy(setting, epsilon, seeds[0], config, network=network))
     for config in first[:3]:
         for seed in seeds[1:]:
-            book.accuracy(setting, epsilon, seed, config)
+            book.accuracy(setting, epsilon, seed, config, network=network)
 
 
 def cells(rows: list[dict]) -> list[dict]:
@@ -242,16 +254,17 @@ def cells(rows: list[dict]) -> list[dict]:
 
 
 def _cell(rows: list[dict]) -> dict | None:
-    """One cell: the recipe as it was run last, against what was searched with its network."""
+    """One cell: the recipe as it was run last, against what was searched with its model and with other ones."""
     own = [r for r in rows if r["config"] is None]
     own = [r for r in own if r["plan"] == own[-1]["plan"]]
     mine = {r["seed"]: r["accuracy"] for r in own}
-    runs: dict[str, dict[int, float]] = {}
+    runs: dict[tuple[str, str], dict[int, float]] = {}
     for r in rows:
-        if own and r["config"] is not None and _alike(r["plan"], own[0]["plan"]):
-            runs.setdefault(json.dumps(r["config"], sort_keys=True), {})[r["seed"]] = r["accuracy"]
+        if r["config"] is not None:
+            name = r["plan"]["model"], json.dumps(r["config"], sort_keys=True)
+            runs.setdefault(name, {})[r["seed"]] = r["accuracy"]
     whole = {config: by for config, by in runs.items() if set(by) >= set(mine)}
-    if not mine or not whole:
+    if not mine or not any(model == own[0]["plan"]["model"] for model, _ in whole):
         return None
     best = max(whole, key=lambda config: float(np.mean([whole[config][seed] for seed in mine])))
     lead = np.array([whole[best][seed] - mine[seed] for seed in mine])
@@ -259,7 +272,8 @@ def _cell(rows: list[dict]) -> dict | None:
     return {
         "seeds": len(mine),
         "tried": len(runs),
-        "best": json.loads(best),
+        "best": json.loads(best[1]),
+        "with": best[0],
         "model": own[0]["plan"]["model"],
         "recipe": float(np.mean(list(mine.values()))),
         "spread": float(np.std(list(mine.values()))),
@@ -269,11 +283,6 @@ def _cell(rows: list[dict]) -> dict | None:
         if len(mine) > 1
         else None,
     }
-
-
-def _alike(plan: dict, recipe: dict) -> bool:
-    """Whether a run has the recipe's network, and features along as many directions."""
-    return plan["model"] == recipe["model"] and plan.get("directions") == recipe.get("directions")
 
 
 ADAPTIVE = ("adact", "quantile", "dp-fedacn", "dp-fedagnc", "geyer", "dp-fedavg")  # the last one does not adapt
@@ -317,11 +326,12 @@ def _lost(by_start: list[dict[int, float]], seeds: list[int]) -> str:
 
 def table(found: list[dict]) -> str:
     lines = [
-        "| data | network | epsilon | recipe | oracle | regret | on other seeds | best configuration | tried | seeds |",
+        "| data | model | epsilon | recipe | oracle | regret | on other seeds | best configuration | tried | seeds |",
         "|---" * 10 + "|",
     ]
     for one in found:
         best = ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in one["best"].items())
+        best = best if one["with"] == one["model"] else f"{one['with']}: {best}"
         other = "-" if one["elsewhere"] is None else f"{100 * one['elsewhere']:+.1f}"
         lines.append(
             f"| {SETTINGS[one['setting']].name} | {one['model']} | {one['epsilon']:g} | {100 * one['recipe']:.1f} ± "
@@ -356,6 +366,7 @@ def main() -> None:
         help="with --wrong-start or --recipe-only: also what was run, after a rule changed",
     )
     parser.add_argument("--recipe-only", action="store_true", help="run the recipe again, and search no further")
+    parser.add_argument("--networks", action="store_true", help="search the networks that features stand for, too")
     parser.add_argument("--page", action="store_true", help="only put the table of what there is on docs/regret.md")
     args = parser.parse_args()
     book = Book(args.results)
@@ -369,15 +380,10 @@ def main() -> None:
     elif not args.page:
         for name in args.data:
             for epsilon in args.epsilons:
-                fill_cell(
-                    book,
-                    name,
-                    epsilon,
-                    tuple(args.seeds),
-                    small=False,
-                    search=not args.recipe_only,
-                    again=args.recipe_only and args.again,
-                )
+                only, seeds = args.recipe_only, tuple(args.seeds)
+                fill_cell(book, name, epsilon, seeds, small=False, search=not only, again=only and args.again)
+                if args.networks:
+                    fill_cell(book, name, epsilon, seeds, small=False, network=True)
     text = table(cells(book.rows))
     if args.page:
         fill("regret.md", "regret", text)

@@ -165,14 +165,19 @@ def test_in_the_client_unit_enough_clients_teach_more_than_a_linear_model():
 
 
 def test_tables_of_clients_take_cosines_and_a_linear_head():
-    """Covariances where clients are many enough to be heard."""
-    for clients, covariances in ((30, 0), (300, 4)):
-        plan, choices = resolve({"unit": "client", "epsilon": 4.0}, PublicFacts(6_000, clients, (12,), 3))
-        assert (plan.model, plan.preparation.kind) == (
-            "head",
-            "fourier",
-        ) and plan.preparation.covariances == covariances
-        assert any("the scale of columns" in c.reason and "their mean" in c.reason for c in choices)
+    """Where clients are many enough for covariances to be heard."""
+    plan, choices = resolve({"unit": "client", "epsilon": 4.0}, PublicFacts(6_000, 300, (12,), 3))
+    assert (plan.model, plan.preparation.kind, plan.preparation.covariances) == ("head", "fourier", 4)
+    assert any("the scale of columns, their mean and along which" in c.reason for c in choices)
+    plan, choices = resolve({"unit": "client", "epsilon": 4.0}, PublicFacts(6_000, 30, (12,), 3))
+    assert (plan.model, plan.preparation.kind) == ("table-linear", "standard")
+    assert any("so few clients vary in would not be heard" in c.reason for c in choices)
+
+
+def test_small_pictures_of_few_clients_keep_a_linear_model():
+    for clients, epsilon, model in ((100, 1.0, "std-linear"), (100, 8.0, "head"), (300, 4.0, "head")):
+        facts = PublicFacts(1437, clients, (1, 8, 8), 10)
+        assert complete({"unit": "client", "epsilon": epsilon}, facts, pin=False)[0]["model"] == model
 
 
 def test_a_rate_says_which_optimiser_it_is_for():
