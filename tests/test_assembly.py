@@ -95,7 +95,7 @@ def test_a_rate_follows_the_network_that_is_trained():
     federation = Federation.from_dataset("digits", "iid", 5)
     wide = nn.Sequential(nn.Flatten(), nn.Linear(64, 1600), nn.Tanh(), nn.Linear(1600, 10))
     plan = plan_for(federation, wide, epsilon=2.0)
-    assert plan.lr == 0.01 and plan.model == "auto" and plan_for(federation, epsilon=2.0).lr == 0.05
+    assert plan.lr == 0.01 and plan.model == "auto" and plan_for(federation, epsilon=2.0, recipe="none").lr == 0.05
 
 
 def test_data_that_is_elsewhere_leaves_the_network_open():

@@ -50,7 +50,7 @@ def plan_for(federation: Federation, network: nn.Module | None = None, **given: 
 
     >>> plan = plan_for(Federation.from_dataset("digits", "iid", 5), epsilon=2.0)
     >>> plan.clients, plan.model, plan.batch_size
-    (5, 'std-linear', 239)
+    (5, 'head', 144)
     """
     return recipes.resolve({"data": federation.name, **given}, recipes.PublicFacts.of(federation), network)[0]
 

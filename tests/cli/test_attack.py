@@ -18,7 +18,20 @@ KEYS = {"attack", "auc", "auc_ci", "tpr_at_1pct", "tpr_at_0.1pct", "asr", "auc_c
 def run(tmp_path_factory) -> str:
     """A short private run on the embedded digits."""
     out = str(tmp_path_factory.mktemp("runs") / "digits")
-    words = ["train", "--out", out, "--rounds", "6", "--clients", "4", "--engine", "in-process", "--quiet"]
+    words = [
+        "train",
+        "--out",
+        out,
+        "--recipe",
+        "none",
+        "--rounds",
+        "6",
+        "--clients",
+        "4",
+        "--engine",
+        "in-process",
+        "--quiet",
+    ]
     assert main(words) == 0
     return out
 

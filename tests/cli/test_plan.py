@@ -40,7 +40,7 @@ def test_defaults_are_those_of_train(capsys):
     answer = ask(capsys, "")
     expected = {"clients": 10, "unit": "example", "observer": "secagg-server", "delta": 1e-5, "plausible": True}
     assert {key: answer[key] for key in expected} == expected
-    assert answer["epsilon"] <= 4.0 and answer["dimension"] == 650 and answer["remedies"] == []
+    assert answer["epsilon"] <= 4.0 and answer["dimension"] == 3040 and answer["remedies"] == []
 
 
 def test_models_and_data_stand_for_numbers(capsys):

@@ -128,12 +128,12 @@ def test_what_was_chosen_is_printed_with_its_reason(capsys, tmp_path):
     code, out, _ = run(capsys, *words)
     assert code == 0 and out.startswith("Chosen     epsilon 4.0: ")
     head = out[: out.index("PRIVACY STATEMENT")]
-    assert "model std-linear: for pictures of 8 x 8" in head and "batch-size 239: " in head
+    assert "for pictures of 8 x 8" in head and "model head: " in head and "batch-size 144: " in head
     assert "lr 0.3" not in head and "rounds" not in head.replace("last rounds", "")  # what was given is not chosen
 
 
 def test_the_price_of_privacy_is_in_the_report(capsys, tmp_path):
-    words = ("--rounds", "40", "--epsilon", "8", "--engine", "in-process", "--out", str(tmp_path / "run"))
+    words = ("--rounds", "40", "--epsilon", "1", "--engine", "in-process", "--out", str(tmp_path / "run"))
     code, out, _ = run(capsys, *words, "--price", "--json")
     said = json.loads(out)
     assert code == 0 and said["without_privacy"] > 0.95 > said["accuracy"] > 0.5
@@ -146,7 +146,7 @@ def test_the_twin_has_the_network_of_the_private_run(capsys, tmp_path):
     words = ("--without-privacy", "--epsilon", "1", "--engine", "in-process", "--json", "--out", str(tmp_path / "run"))
     code, out, _ = run(capsys, *words)
     assert code == 0 and json.loads(out)["epsilon"] == "inf" and json.loads(out)["accuracy"] > 0.95
-    assert 'model = "std-linear"' in (tmp_path / "run" / "plan.toml").read_text()
+    assert 'model = "head"' in (tmp_path / "run" / "plan.toml").read_text()
 
 
 def test_scalars_go_into_the_run_folder(capsys, tmp_path, monkeypatch):
@@ -193,7 +193,7 @@ def test_a_folder_of_files_is_a_federation(capsys, tmp_path):
 
 
 def test_a_run_that_diverges_says_so_and_what_to_change(tmp_path, capsys, recwarn):
-    assert main(["train", "--lr", "1e300", "--rounds", "3", "--out", str(tmp_path / "run")]) == 2
+    assert main(["train", "--recipe", "none", "--lr", "1e300", "--rounds", "3", "--out", str(tmp_path / "run")]) == 2
     told = capsys.readouterr().err
     assert "round 1 left weights that are not finite" in told and "lower lr (1e+300)" in told
     assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]

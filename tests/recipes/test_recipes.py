@@ -145,7 +145,7 @@ def test_pictures_and_signals_of_clients_take_features_whatever_the_method():
             settings["model"] == "head" and settings["prepare"]["kind"] == "features" and settings["local_epochs"] == 1
         )
         assert settings["method"] == given.get("method", "dp-fedavg")
-        assert any("of the budget finds their mean" in c.reason for c in choices)
+        assert any("of the budget finds the mean of the features" in c.reason for c in choices)
 
 
 def test_in_the_client_unit_it_is_clients_that_teach_parameters():
@@ -168,7 +168,7 @@ def test_tables_of_clients_take_cosines_and_a_linear_head():
     """Where clients are many enough for covariances to be heard."""
     plan, choices = resolve({"unit": "client", "epsilon": 4.0}, PublicFacts(6_000, 300, (12,), 3))
     assert (plan.model, plan.preparation.kind, plan.preparation.covariances) == ("head", "fourier", 4)
-    assert any("the scale of columns, their mean and along which" in c.reason for c in choices)
+    assert any("in which range each scaled column lies" in c.reason for c in choices)
     plan, choices = resolve({"unit": "client", "epsilon": 4.0}, PublicFacts(6_000, 30, (12,), 3))
     assert (plan.model, plan.preparation.kind) == ("table-linear", "standard")
     assert any("so few clients vary in would not be heard" in c.reason for c in choices)

@@ -118,7 +118,7 @@ def invert_run(
     if plan.preparation is not None:
         raise BadInput(
             f"the model of this run takes what preparation {plan.preparation.kind} makes of a record, and inversion looks for "
-            "records; attack a run without a preparation."
+            "records; attack a run without a preparation (train --recipe none, or --prepare none)."
         )
     end = finished(plan, make, federation, folder)
     run = Inverted(

@@ -81,6 +81,12 @@ class Preparation(ABC):
     def statistics(self) -> tuple[Statistic, ...]:
         """What is released, in order."""
 
+    @property
+    def found(self) -> str:
+        """What the statistics find, in a few words."""
+        parts = list(dict.fromkeys(statistic.words for statistic in self.statistics))
+        return ", ".join(parts[:-1]) + (" and " if parts[1:] else "") + parts[-1]
+
     @abstractmethod
     def stages(self, shape: tuple[int, ...]) -> Stages:
         """For records of this shape; refuses a shape that it is not for."""

@@ -14,4 +14,5 @@ class Choice:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.name.replace('_', '-')} {self.value}: {self.reason}"
+        value = self.value.get("kind", "") if isinstance(self.value, dict) else self.value  # plan.toml has all of it
+        return f"{self.name.replace('_', '-')} {value}: {self.reason}"

@@ -139,17 +139,11 @@ def features(facts: PublicFacts, epsilon: float, delta: float, unscaled: int, pi
     if few and not made.covariances:
         return []
     settings: Json = (made.pinned(facts.shape) if pin else made).to_json()
-    won = f"features that need no data beat every network here on {facts.said} (--recipe none for a network)"
+    won = f"for {facts.said}: with features that need no data most such data was learnt better than by a network (--recipe none)"
     return [
-        Choice("prepare", settings, f"{won}; {100 * made.share:.2g}% of the budget finds {_found(made)}"),
+        Choice("prepare", settings, f"{won}; {100 * made.share:.2g}% of the budget finds {made.found}"),
         Choice("model", "head", "features need a linear head only"),
     ]
-
-
-def _found(made: Features | Fourier) -> str:
-    parts = ["the scale of columns"] if isinstance(made, Fourier) and made.scaling else []
-    parts += ["their mean", "along which directions they vary most"] if made.covariances else ["their mean"]
-    return ", ".join(parts[:-1]) + (" and " if parts[1:] else "") + parts[-1]
 
 
 def is_linear(weights: Iterable[int]) -> bool:

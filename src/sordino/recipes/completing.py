@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sordino.data.schema import CLASSIFICATION
-from sordino.errors import BadInput, one_of, positive
+from sordino.errors import one_of, positive
 from sordino.methods import method
 from sordino.models import build, paper_network
 from sordino.plain import Json, Plain
 from sordino.plan import Plan
 from sordino.preparation import FEATURES, Preparation, preparation_from
 from sordino.privacy.vocabulary import Observer, Unit
-from sordino.recipes import client_unit, frontier, tables
+from sordino.recipes import client_unit, featured_plan, frontier, tables
 from sordino.recipes.choice import Choice
 from sordino.recipes.facts import PublicFacts
+from sordino.recipes.featured_plan import DELTA, EPSILON, FOUR
 from sordino.recipes.networks import fan_in, model_for
 from sordino.recipes.settings import BY_SCHEME, Asked, featured_rows
 from sordino.schemes import select
@@ -24,13 +24,8 @@ from sordino.schemes import select
 if TYPE_CHECKING:
     from torch import nn
 
-EPSILON, DELTA = 4.0, 1e-5
 AUTO, NONE = "auto", "none"  # auto, the default: the recipe that was measured to win on such data, where one was
-# Settings with which the recipe's rates were not measured; any other value than the recipe's own leaves it out.
-OTHERWISE = ("method", "model", "prepare", "multiplier", "mechanism", "options", "variant", "observer", "unit")
-FOUR = Choice("epsilon", EPSILON, "neither a budget nor a multiplier was given")
 FEW = "what so few clients vary in"
-PLAN = {field.name: field.default for field in fields(Plan)}
 
 
 def resolve(
@@ -51,10 +46,10 @@ def complete(
     """
     recipe = given.get("recipe") or (AUTO if network is None else NONE)
     one_of((AUTO, frontier.NAME, NONE), recipe=recipe)
-    featured = recipe == AUTO and _frontier_wins(given, facts)
-    against = _against_frontier(given, facts) if featured and facts is not None else []
+    featured = recipe == AUTO and featured_plan.wins(given, facts)
+    against = featured_plan.against(given, facts) if featured and facts is not None else []
     if recipe == frontier.NAME or featured and not against:
-        return _by_name(given, facts, pin, recipe)
+        return featured_plan.settings(given, facts, pin)
     given = {name: value for name, value in given.items() if name != "recipe"}
     chosen = method(given.get("method", "adact"))
     published = given.get("variant") == "published"
@@ -84,7 +79,7 @@ def complete(
     scheme = select(chosen, unit, observer).name
     whole = scheme == "client" and not published
     if whole and featured and not _against_features(given):
-        delta, unscaled = float(settings.get("delta") or DELTA), _unscaled(facts, settings)
+        delta, unscaled = float(settings.get("delta") or DELTA), featured_plan.unscaled(facts, settings)
         found = client_unit.features(facts, float(settings["epsilon"]), delta, unscaled, pin)
         against = [] if found else [FEW]
         for choice in found:
@@ -138,48 +133,6 @@ def _suited(facts: PublicFacts, epsilon: float | None, whole: bool) -> Choice:
     return client_unit.model(facts, epsilon) if whole else model_for(facts, epsilon)
 
 
-def _frontier_wins(given: Plain, facts: PublicFacts | None) -> bool:
-    """Whether the recipe was measured to win on such data."""
-    if facts is None or not _tells_classes(given, facts):
-        return False
-    epsilon = given.get("epsilon") or EPSILON
-    return tables.wins(facts, epsilon) or frontier.wins(facts.shape, epsilon)
-
-
-def _tells_classes(given: Plain, facts: PublicFacts) -> bool:
-    """Whether a record has one of several classes."""
-    return (given.get("task") or facts.task) == CLASSIFICATION and facts.classes > 1
-
-
-def _against_frontier(given: Plain, facts: PublicFacts) -> list[str]:
-    """What was given that the recipe cannot keep. Rounds, batches, rates and bounds it takes as they are given."""
-    asked = {name: given[name] for name in OTHERWISE if given.get(name) not in (None, AUTO, {})}
-    own = _frontier(facts, given, pin=False)
-    found = [name for name, value in asked.items() if value != own.get(name, PLAN[name])]
-    if "prepare" in found and _undigested(asked["prepare"]) == own["prepare"]:
-        found.remove("prepare")
-    if "method" in found and _one_bound(asked["method"], given):
-        found.remove("method")
-    if "options" in found and asked.get("method", own["method"]) == "adact":
-        found.remove("options")
-    if given.get("observer") == Observer.PUBLIC:
-        found.remove("observer")
-    return found
-
-
-def _undigested(prepare: object) -> object:
-    return (
-        {name: value for name, value in prepare.items() if name != "digest"} if isinstance(prepare, dict) else prepare
-    )
-
-
-def _one_bound(name: str, given: Plain) -> bool:
-    """Whether a method clips records in one sum, so that a rate for steps along mean / bound suits it."""
-    found = method(name)
-    pooled = found.private and select(found, Unit.EXAMPLE, Observer.SECAGG_SERVER).name == "pooled"
-    return pooled and Unit.EXAMPLE in found.units and found.schedule is None
-
-
 def _against_features(given: Plain) -> bool:
     """Whether something was given that features in the client unit cannot keep; other methods and samplings they can."""
     network = given.get("model") not in (None, AUTO, "head") or given.get("mechanism") not in (None, "gaussian")
@@ -187,47 +140,10 @@ def _against_features(given: Plain) -> bool:
     return network or other or given.get("multiplier") is not None
 
 
-def _by_name(given: Plain, facts: PublicFacts | None, pin: bool, recipe: str) -> tuple[Json, tuple[Choice, ...]]:
-    """The settings of the recipe that is named, with what was given over them."""
-    rest = {name: value for name, value in given.items() if name != "recipe" and value is not None}
-    if rest.get("model") == AUTO:
-        del rest["model"]
-    if facts is None:
-        raise BadInput("recipe frontier follows from the shape of the data, which is not here; get the data first.")
-    if rest.get("unit", "example") != "example" or rest.get("observer") == "server":
-        raise BadInput(
-            "recipe frontier is for the example unit pooled (observer public or secagg-server); leave --recipe out."
-        )
-    if not _tells_classes(rest, facts):
-        raise BadInput("recipe frontier tells classes apart, and the task here is another one; leave --recipe out.")
-    found = _frontier(facts, rest, pin)
-    settings: Json = {"clients": facts.clients, "epsilon": EPSILON, **found, **rest}
-    reason = "recipe frontier, for this shape, number of records and epsilon"
-    if recipe == AUTO:
-        reason += "; it was measured to beat every network here on such data (--recipe none for a network)"
-    choices = [Choice(name, value, reason) for name, value in found.items() if name not in rest]
-    return settings, tuple(choices if "epsilon" in rest else [FOUR, *choices])
-
-
-def _frontier(facts: PublicFacts, given: Plain, pin: bool) -> Json:
-    """The settings of the recipe."""
-    epsilon, delta = given.get("epsilon") or EPSILON, given.get("delta") or DELTA
-    if facts.table:
-        return tables.settings(facts, epsilon, delta, _unscaled(facts, given), pin)
-    return frontier.settings(facts.shape, facts.records, epsilon, delta, pin)
-
-
-def _unscaled(facts: PublicFacts, settings: Plain) -> int:
-    """How many columns of a table have scales of their own."""
-    if facts.unscaled is not None:
-        return facts.unscaled
-    return 0 if settings.get("schema") is not None else facts.features
-
-
 def _unlike_columns(facts: PublicFacts, settings: Plain) -> bool:
     """A table that no schema scales."""
     plain = settings.get("mechanism", "gaussian") == "gaussian" and not settings.get("canaries")
-    return facts.table and _unscaled(facts, settings) > 0 and plain
+    return facts.table and featured_plan.unscaled(facts, settings) > 0 and plain
 
 
 def _scaled(facts: PublicFacts, settings: Plain, unit: Unit, observer: Observer) -> Choice:
@@ -236,7 +152,7 @@ def _scaled(facts: PublicFacts, settings: Plain, unit: Unit, observer: Observer)
     if observer is Observer.SERVER:  # each client adds all of the noise
         units /= math.sqrt(facts.clients)
     epsilon, delta = float(settings.get("epsilon") or EPSILON), float(settings.get("delta") or DELTA)
-    share = tables.scale_share(_unscaled(facts, settings), units, epsilon, delta)
+    share = tables.scale_share(featured_plan.unscaled(facts, settings), units, epsilon, delta)
     value: str | Json = "standard" if share == tables.LEAST_SHARE else {"kind": "standard", "share": share}
     return Choice(
         "prepare", value, f"columns have units of their own; {100 * share:.2g}% of the budget finds their scale"
