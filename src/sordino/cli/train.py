@@ -51,8 +51,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--price", action="store_true", help=price)
     named = (
-        "settings under a name: frontier (pictures and signals: features that need no data, and a linear head), none (a network), "
-        "or auto: frontier on pictures and signals, where it wins (default auto)"
+        "settings under a name: frontier (pictures, signals and tables with classes: features that need no data, and a linear head), "
+        "none (a network), or auto: frontier where it was measured to do better (default auto)"
     )
     parser.add_argument("--recipe", metavar="NAME", help=named)
     parser.add_argument(
