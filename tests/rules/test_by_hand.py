@@ -12,6 +12,7 @@ import pytest
 from stage import build
 
 from sordino.privacy.bounds import L1, Automatic, Coordinates, Flat, Grouped
+from sordino.rules import search
 from sordino.rules.base import RoundOutput, trust
 from sordino.rules.query import Answer, BoundedValue, CentredBit, HistogramBin, RawBit, RawNorm
 
@@ -55,34 +56,36 @@ def test_quantile_published():
 
 def test_quantile_certified_halves_its_step_and_trusts_less():
     rule = build("quantile", bound=6.0, options={"warm": 1.6})
-    state = rule.init()
+    state = {**rule.init(), "searching": 0.0}
     # Both lie within 6: b = 1, C = 6 exp(-1.6 / 2).
     state = rule.observe(state, seen(Flat(6.0), answer(CentredBit(), 6.0)))
     assert state["bound"] == pytest.approx(6 * math.exp(-0.8)) and state["step"] == 1.6
     # Suppose now that neither does: the bound was overshot, the step is halved, C grows by exp(0.8 / 2).
     state = rule.observe({**state, "bound": 0.5}, seen(Flat(0.5), answer(CentredBit(), 0.5)))
     assert state["bound"] == pytest.approx(0.5 * math.exp(0.4)) and state["step"] == 0.8
-    # Noise of std 1/4 in the mean is believed half way; the side is the same, so the step is kept.
+    # Noise of std 1/4 in the mean is believed half way, and explains half of a miss; the side is the same, so the step is kept.
     state = rule.observe({**state, "bound": 0.5}, seen(Flat(0.5), answer(CentredBit(), 0.5, std=0.5)))
     assert trust(0.25) == 0.5 and state["bound"] == pytest.approx(0.5 * math.exp(0.2)) and state["step"] == 0.8
 
 
-def test_quantile_certified_doubles_its_step_while_the_bound_is_far_off():
-    """Norms of 1 and 5 under 600: within, round after round. Steps of 1.6, 3.2, 6.4 and no longer; halved from 1.6 once overshot."""
+def test_quantile_certified_searches_again_when_the_bound_is_far_off():
+    """Norms of 1 and 5 under 600: both within. Once may be chance; the second time the search begins at the bound in force."""
     rule = build("quantile", bound=600.0, options={"warm": 1.6})
-    state, log = rule.init(), math.log(600)
-    for step in (1.6, 3.2):
-        state = rule.observe(state, seen(Flat(state["bound"]), answer(CentredBit(), state["bound"])))
-        log -= step / 2
-        assert state["step"] == step and state["bound"] == pytest.approx(math.exp(log))
-    assert state["bound"] > 5
-    kept = rule.observe(state, seen(Flat(state["bound"]), answer(CentredBit(), state["bound"], std=0.5)))
-    assert kept["step"] == 3.2  # noise of 1/4 in the mean explains a miss of 1/2
-    for step in (6.4, 6.4):
-        state = rule.observe({**state, "bound": 600.0}, seen(Flat(600.0), answer(CentredBit(), 600.0)))
-        assert state["step"] == step
-    state = rule.observe({**state, "bound": 0.5}, seen(Flat(0.5), answer(CentredBit(), 0.5)))
-    assert state["step"] == 0.8 and state["bound"] == pytest.approx(0.5 * math.exp(0.4))
+    both = answer(CentredBit(), 600.0)
+    once = rule.observe({**rule.init(), "searching": 0.0}, seen(Flat(600.0), both))
+    assert once["bound"] == pytest.approx(600 * math.exp(-0.8)) and not once["searching"]
+    there = {**once, "bound": 600.0}
+    again = rule.observe(there, seen(Flat(600.0), both))
+    belief = search.heard(search.around(600.0), 1.0, 600.0, 0.5, 0.0)
+    assert again["searching"] and again["belief"] == belief.tolist()
+    assert again["bound"] == pytest.approx(search.place(belief)[0]) and again["bound"] < 200
+    # Noise of 1/4 in the mean explains a miss of 1/2.
+    assert not rule.observe(there, seen(Flat(600.0), answer(CentredBit(), 600.0, std=0.5)))["searching"]
+
+
+def test_quantile_as_published_and_without_warm_up_never_searches():
+    for changes in ({"variant": "published"}, {"options": {"warm": 0.0}}):
+        assert set(build("quantile", **changes).init()) == {"bound", "step", "side", "far"}
 
 
 @pytest.mark.parametrize("name", ["adact", "geyer"])

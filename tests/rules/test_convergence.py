@@ -53,7 +53,7 @@ def test_certified_trackers_converge(name, options, level, off):
     [
         ("adact", {"tau": 0.5}, 4),
         ("adact", {"previous": 1}, 15),
-        ("quantile", {}, 9),
+        ("quantile", {}, 7),
         ("geyer", {}, 4),
         ("dp-fedacn", {}, 30),
     ],
@@ -92,7 +92,11 @@ def test_published_mean():
 
 @pytest.mark.parametrize("name", ["adact", "quantile", "dp-fedacn", "dp-fedagnc", "geyer"])
 def test_small_noisy_cohorts_do_no_harm(name):
-    """Ten clients at multiplier 5.9: the bound is right at first, and 30 rounds of noise do not carry it off."""
+    """Ten clients at multiplier 5.9: the bound is right at first, and 30 rounds of noise do not carry it off.
+
+    `quantile` may be carried further for a few rounds: it also finds its way back from a wrong bound there.
+    """
+    furthest = {"quantile": 1.6}.get(name, 0.6)
 
     def ten(source, t):
         return np.exp(SPREAD * source.standard_normal(10))
@@ -100,7 +104,21 @@ def test_small_noisy_cohorts_do_no_harm(name):
     for seed in range(SEEDS):
         rule = build(name, units=10, multiplier=5.9)
         bounds = play(rule, ten, 30, multiplier=5.9, units=10, seed=seed)
-        assert np.abs(np.log(bounds)).max() < 0.6
+        assert np.abs(np.log(bounds)).max() < furthest and np.abs(np.log(bounds)).mean() < 0.5
+
+
+@pytest.mark.parametrize("off", [1e-3, 1e3])
+def test_quantile_finds_its_way_where_each_answer_is_drowned(off):
+    """Ten clients whose bits carry noise of their own size: answers add up. Steps for each of them had not moved by half after 80 rounds."""
+
+    def ten(source, t):
+        return np.exp(SPREAD * source.standard_normal(10))
+
+    ends = [
+        play(build("quantile", units=10, multiplier=5.9, bound=off), ten, 80, multiplier=5.9, units=10, seed=seed)[-1]
+        for seed in range(8)
+    ]
+    assert np.median(np.abs(np.log(ends))) < 1.0
 
 
 @pytest.mark.parametrize("name", ["adact", "geyer"])

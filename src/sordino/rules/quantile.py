@@ -12,9 +12,9 @@ z_sum = (z^-2 - (2 sigma_b)^-2)^(-1/2) (theorem 1), where sigma_b, the noise on 
 allows.
 
 With eta = 0.2 the bound moves by a tenth a round at most. The certified variant adds three things, all computed from
-released values and thus free: it starts with larger steps, which are halved each time the bound is overshot, until
-they are down to eta; steps double while nearly all units lie on one side round after round, since the bound is decades off then; and
-it follows the bits only as far as their noise lets them be believed (`trust`).
+released values and thus free: it searches first, and again whenever nearly all units lie on one side (`search`); then it starts with larger
+steps, which are halved each time the bound is overshot, until they are down to eta; and it follows the bits only as far as their
+noise lets them be believed (`trust`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ import numpy as np
 
 from sordino.errors import at_least, between, positive
 from sordino.privacy.bounds import Bound, Flat
+from sordino.rules import search
 from sordino.rules.base import Queries, RoundOutput, State, trust
 from sordino.rules.query import Answer, CentredBit
+from sordino.rules.search import HIGHEST, LOWEST
 
 if TYPE_CHECKING:
     from sordino.methods import RuleContext
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
 
 PINNED = 0.8  # part of the largest possible miss, from which on a bound is far off
 SURE = 3.0  # standard deviations of the noise that such a miss must have
-FARTHEST = 4.0  # times the first step: the longest
-LOWEST, HIGHEST = 1e-12, 1e12  # of any bound: what sums in fixed point and in double precision carry with ease
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Quantile:
     share: float = 0.05
     warm: float = 0.0  # the first step; 0: no warm-up
     steady: bool = True  # follow noisy bits less
-    searches: bool = False  # with longer and longer steps while the bound is far off
+    searches: bool = False  # at first, and while the bound is far off
 
     def __post_init__(self) -> None:
         positive(bound=self.start, eta=self.eta)
@@ -58,7 +58,8 @@ class Quantile:
         at_least(0, warm=self.warm)
 
     def init(self) -> State:
-        return {"bound": self.start, "step": max(self.warm, self.eta), "side": 0.0}
+        state = {"bound": self.start, "step": max(self.warm, self.eta), "side": 0.0, "far": 0.0}
+        return {**state, **_search(search.around(self.start), goes_on=True)} if self.searches else state
 
     def query(self, state: State) -> Queries:
         return Queries(with_sum=CentredBit(self.share))
@@ -68,20 +69,37 @@ class Quantile:
 
     def observe(self, state: State, seen: RoundOutput) -> State:
         assert seen.answer is not None
-        within = float(np.clip(0.5 + seen.answer.mean[0], 0, 1))
-        miss = within - self.target
+        within = 0.5 + float(seen.answer.mean[0])
+        if self.searches and state["searching"]:
+            return self._sought(state, np.asarray(state["belief"]), within, seen.answer.noise)
+        miss = float(np.clip(within, 0, 1)) - self.target
+        side, far = float(np.sign(miss)), self._far(miss, seen.answer.noise)
+        if self.searches and far and side == state["far"]:  # twice: once may be chance
+            return self._sought(state, search.around(state["bound"]), within, seen.answer.noise)
         step = state["step"]
         if miss * state["side"] < 0:  # overshot
-            step = max(self.eta, (min(step, self.warm) if self.searches else step) / 2)
-        elif self.searches and miss * state["side"] > 0 and self._far(miss, seen.answer.noise):
-            step = max(step, min(2 * step, FARTHEST * self.warm))
+            step = max(self.eta, step / 2)
         gain = step * (trust(seen.answer.noise) if self.steady else 1.0)
-        return {"bound": clamp(state["bound"] * math.exp(-gain * miss)), "step": step, "side": float(np.sign(miss))}
+        bound = clamp(state["bound"] * math.exp(-gain * miss))
+        return {**state, "bound": bound, "step": step, "side": side, "far": side if far else 0.0}
+
+    def _sought(self, state: State, belief: np.ndarray, within: float, noise: float) -> State:
+        """One round of the search; steps after it are as long as it is unsure."""
+        belief = search.heard(belief, within, state["bound"], self.target, noise)
+        bound, unsure = search.place(belief)
+        step = max(self.eta, min(self.warm, 2 * unsure))
+        found = {"bound": clamp(bound), "step": step, "side": 0.0, "far": 0.0}
+        return {**found, **_search(belief, goes_on=unsure > search.FOUND)}
 
     def _far(self, miss: float, noise: float) -> bool:
         """Whether nearly all units lie on one side, which noise does not explain."""
         most = 1 - self.target if miss > 0 else self.target
         return abs(miss) >= max(PINNED * most, SURE * noise)
+
+
+def _search(belief: np.ndarray, goes_on: bool) -> State:
+    """The state of a search; numbers only, since clients that run the rule each for itself take the mean of theirs."""
+    return {"belief": belief.tolist(), "searching": float(goes_on)}
 
 
 def clamp(bound: float) -> float:
@@ -112,7 +130,12 @@ def certified(
     setting: RuleContext, *, target: float = 0.5, eta: float = 0.2, share: float | None = None, warm: float = 2.0
 ) -> Quantile:
     return Quantile(
-        setting.plan.bound, target, eta, bit_share(setting) if share is None else share, warm, searches=True
+        setting.plan.bound,
+        target,
+        eta,
+        bit_share(setting) if share is None else share,
+        warm,
+        searches=warm > 0,
     )
 
 
