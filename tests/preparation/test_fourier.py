@@ -18,7 +18,7 @@ from sordino import BadInput, EngineOptions, Plan, train  # noqa: E402
 from sordino.federation.population import Federation  # noqa: E402
 from sordino.models import build  # noqa: E402
 from sordino.preparation import Fourier, Products, preparation_from  # noqa: E402
-from sordino.preparation.fourier import COLUMN_STEP, directions, directions_digest  # noqa: E402
+from sordino.preparation.fourier import COLUMN_STEP, FARTHEST, directions, directions_digest  # noqa: E402
 from sordino.privacy import products  # noqa: E402
 from sordino.schemes import prelude  # noqa: E402
 from sordino.verify.checking import check  # noqa: E402
@@ -129,13 +129,15 @@ def test_a_row_follows_from_its_record_alone_to_the_last_bit(prepare):
         assert np.array_equal(stages._rows(x[some], released), mean[some])
 
 
-def test_products_of_columns_and_directions_come_out_exact_in_any_order():
+@pytest.mark.parametrize("columns", [300, 2048, 6000])
+def test_products_of_columns_and_directions_come_out_exact_in_any_order(columns):
     """Why rows do not depend on how a library multiplies: steps of a column times steps of a direction are whole numbers below 2^53."""
     drawn = np.random.Generator(np.random.PCG64(0))
-    turns, _ = directions(Fourier(dense=40, singles=40, pairs=40, frequency=1.7), 300)
-    seen = np.round(drawn.uniform(-90, 90, (50, 300)) / COLUMN_STEP) * COLUMN_STEP
+    turns, _ = directions(Fourier(dense=40, singles=40, pairs=40, frequency=1.7), columns)
+    seen = np.round(drawn.uniform(-FARTHEST, FARTHEST, (50, columns)) / COLUMN_STEP) * COLUMN_STEP
+    seen[0] = FARTHEST * np.sign(turns[:, 0])  # a record that was made to add up as far as it can
     whole = seen @ turns
-    for order in (np.arange(300)[::-1], drawn.permutation(300)):
+    for order in (np.arange(columns)[::-1], drawn.permutation(columns)):
         assert np.array_equal(seen[:, order] @ turns[order], whole)
         assert np.array_equal(np.cumsum(seen[:1, order].T * turns[order], axis=0)[-1], whole[0])
 

@@ -31,9 +31,10 @@ from sordino.privacy import products
 
 _SOME = products.MOST  # records at a time
 MOST_COSINES = 10_000
-# Columns lie within 90 (the asinh of the largest number that a record may hold), directions within 2^18 of their own steps: products of the two
-# have at most 2^41 steps, and sums over up to 2,048 columns are exact.
-COLUMN_STEP, COSINE_STEP, DIRECTION_BITS = 2.0**-16, 2.0**-20, 18
+# Columns lie within `FARTHEST` (the asinh of the largest number in single precision is 89.4), directions within 2^18 of their own steps: products of
+# the two have at most 2^41 steps, and sums over up to 2,048 columns are exact. More columns take coarser directions, so that theirs are too.
+COLUMN_STEP, COSINE_STEP, FARTHEST = 2.0**-16, 2.0**-20, 90.0
+DIRECTION_BITS, SUM_BITS = 18, 29  # of a direction, and of a direction times the number of columns
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class _Rows(Stages):
         turns, phases = self.drawn
         scaled = np.asarray(x, np.float64) if self.scale is None else self.scale.apply(x, released[: self.first])
         finite = np.nan_to_num(scaled.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
-        seen = on_grid(np.arcsinh(finite), COLUMN_STEP)
+        seen = on_grid(np.clip(np.arcsinh(finite), -FARTHEST, FARTHEST), COLUMN_STEP)
         waves = on_grid(np.cos(seen @ turns + phases), COSINE_STEP) * math.sqrt(2 / self.settings.cosines)
         return rows.unit(np.concatenate([seen / math.sqrt(self.columns), waves], axis=1))
 
@@ -202,7 +203,8 @@ def directions(settings: Fourier, columns: int) -> tuple[np.ndarray, np.ndarray]
         seen[:, k] = 0
         seen[drawn.choice(columns, count, replace=False), k] = 1
     turns = settings.frequency * turns * seen / np.sqrt(seen.sum(axis=0))
-    step = 2.0 ** (math.ceil(math.log2(float(np.abs(turns).max()))) - DIRECTION_BITS)
+    bits = min(DIRECTION_BITS, SUM_BITS - math.ceil(math.log2(columns)))
+    step = 2.0 ** (math.ceil(math.log2(float(np.abs(turns).max()))) - bits)
     return on_grid(turns, step), on_grid(phases, COLUMN_STEP)
 
 
