@@ -211,7 +211,8 @@ def chosen(plan: Plan) -> dict[str, object]:
     names = ("model", "method", "bound", "rounds", "batch_size", "local_epochs", "lr", "server_lr", "server_optimizer")
     found = {name: getattr(plan, name) for name in names} | {"share": (plan.prepare or {}).get("share")}
     directions = (plan.prepare or {}).get("directions")
-    return found | ({"directions": directions} if directions else {})
+    found |= {"directions": directions} if directions else {}
+    return found | ({"average": plan.average} if plan.average != "none" else {})
 
 
 def fill_cell(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BOTH = (Unit.CLIENT, Unit.EXAMPLE)
 GAUSSIAN = ("gaussian",)
 # Of a paper's setting, what also means something in another unit than the paper's.
-IN_ANY_UNIT = ("unit", "observer", "mechanism", "server_optimizer", "server_lr", "lr_schedule", "steps")
+IN_ANY_UNIT = ("unit", "observer", "mechanism", "server_optimizer", "server_lr", "lr_schedule", "steps", "average")
 
 
 @dataclass(frozen=True)

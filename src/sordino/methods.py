@@ -43,6 +43,7 @@ PLAIN_STEPS: dict[str, tuple[object, ...]] = {
     "server_lr": (1.0,),
     "lr_schedule": ("constant",),
     "steps": ("mean",),
+    "average": ("none",),
 }
 # How the papers train. In DP-FedACN's experiments, and AdaCT's, each client clips its whole update and adds its own noise to it.
 AT_CLIENTS: MappingProxyType[str, tuple[object, ...]] = MappingProxyType(
@@ -159,7 +160,13 @@ TABLE = (
         quantile.published,
         # Algorithm 1 is DP-FedAvg-M: with momentum at the server. Without it the bound moves alike.
         paper_setting=AT_SERVER
-        | {"sampling": ("poisson",), "weights": ("uniform",), "lr_schedule": ("constant",), "steps": ("mean",)}
+        | {
+            "sampling": ("poisson",),
+            "weights": ("uniform",),
+            "lr_schedule": ("constant",),
+            "steps": ("mean",),
+            "average": ("none",),
+        }
         | {"server_optimizer": ("momentum", "sgd")},
         differs=quantile.differs,
     ),
@@ -200,7 +207,7 @@ TABLE = (
             "server_optimizer": "momentum",
             "lr_schedule": "constant",
         },  # fmt: skip
-        paper_setting=AT_SERVER | {"sampling": ("poisson",), "steps": ("mean",)},
+        paper_setting=AT_SERVER | {"sampling": ("poisson",), "steps": ("mean",), "average": ("none",)},
         differs=banded.differs,
         own_scheme=turns.own_scheme,
     ),

@@ -107,6 +107,7 @@ class Plan:
         "mean"  # along the noisy mean, or scaled: along mean / bound, so that lr means the same under every bound
     )
     lr_schedule: str = "constant"  # or decay: of the server's steps; a short warm-up, then in a line towards 0
+    average: str = "none"  # or settled: the model is the mean of all iterates if the second half only added noise
     # chance
     canaries: int = 0
     canary: str = "turning"  # or steady; or records, in the example unit pooled: mislabelled, random

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sordino import defences
 from sordino.data.schema import CLASSIFICATION, TASKS
 from sordino.errors import BadInput, at_least, between, one_of, positive, whole
+from sordino.federation.averaging import AVERAGES
 from sordino.federation.held_out import FAIRNESS, NOISY
 from sordino.federation.server import SCHEDULES, STEPS
 from sordino.schemes.base import RECORD_CANARIES
@@ -57,6 +58,7 @@ def check_numbers(plan: Plan) -> None:
     one_of(OPTIMIZERS, optimizer=plan.optimizer, server_optimizer=plan.server_optimizer)
     one_of(STEPS, steps=plan.steps)
     one_of(SCHEDULES, lr_schedule=plan.lr_schedule)
+    one_of(AVERAGES, average=plan.average)
     one_of(FAIRNESS, fairness=plan.fairness)
 
 

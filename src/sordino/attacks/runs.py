@@ -248,7 +248,7 @@ def control_plan(plan: Plan, examples: int) -> Plan:
         "method": "fedavg", "variant": Variant.PUBLISHED, "mechanism": "gaussian", "options": {}, "unit": Unit.CLIENT,
         "observer": Observer.PUBLIC, "relation": None, "epsilon": None, "multiplier": None, "weights": "size",
         "weight_cap": None, "canaries": 0, "secure": False, "defence": None, "personal": None, "steps": "mean",
-        "lr_schedule": "constant",
+        "lr_schedule": "constant", "average": "none",
     }  # fmt: skip
     if not isinstance(plan.scheme, Pooled):
         return plan.replace(**bare)

@@ -10,6 +10,7 @@ from sordino.cli.numbers import count, number
 from sordino.data.schema import TASKS
 from sordino.defences import DEFENCES
 from sordino.errors import BadInput, one_of
+from sordino.federation.averaging import AVERAGES
 from sordino.federation.held_out import FAIRNESS
 from sordino.federation.server import SCHEDULES, STEPS
 from sordino.plain import Json
@@ -97,6 +98,12 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
         str,
         SCHEDULES,
         "size of the server's steps: constant, or decay (a warm-up, then in a line towards 0)",
+    ),
+    (
+        "average",
+        str,
+        AVERAGES,
+        "the model is the last iterate (none), or the mean of all if the second half of the rounds only added noise (settled)",
     ),
     ("canaries", int, None, "how many canaries to insert, for `sordino audit`"),
     ("canary", str, None, "kind of canary: turning, steady, mislabelled or random"),

@@ -12,7 +12,7 @@ from sordino.report.verdict import Kind, Verdict
 
 ROWS = 40  # of the table behind the charts
 
-SERVER = ("server_optimizer", "server_lr", "server_momentum", "steps", "lr_schedule")
+SERVER = ("server_optimizer", "server_lr", "server_momentum", "steps", "lr_schedule", "average")
 # The plan's settings by subject; what is not named here is listed last.
 SUBJECTS = (
     ("Population", ("data", "clients", "partition", "alpha", "model")),

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sordino.federation.averaging import Averaging
 from sordino.federation.checkpoint import TrainState
 from sordino.federation.sampling import Draws
 from sordino.federation.server import Arrays, ServerOptimizer, factor
@@ -83,19 +84,23 @@ class Round(ABC):
         self.plan, self.scheme = self.terms.plan, self.terms.scheme
         self._released: list[events.Event] = []
         plan = self.plan
+        self.averaging = Averaging(plan.average, plan.rounds)
         lr, momentum = self.scheme.server_lr, plan.server_momentum
         self.optimizer = ServerOptimizer(plan.server_optimizer, lr, momentum, plan.steps)
 
     def start(self, theta: np.ndarray) -> TrainState:
         """The state before round 1."""
-        return TrainState(0, theta, self.optimizer.init(theta.size), self.rule.init())
+        kept = {**self.optimizer.init(theta.size), **self.averaging.init(theta)}
+        return TrainState(0, theta, kept, self.rule.init())
 
     def step(
         self, t: int, state: TrainState, mean: np.ndarray, bound: float | None = None
     ) -> tuple[np.ndarray, Arrays]:
         """The server's step of round t along a released mean of contributions within `bound`."""
         part = factor(self.plan.lr_schedule, t, self.plan.rounds)
-        return self.optimizer.step(state.theta, mean, state.optimizer, bound, part)
+        theta, stepped = self.optimizer.step(state.theta, mean, state.optimizer, bound, part)
+        theta, kept = self.averaging.step(t, theta, state.optimizer)
+        return theta, {**stepped, **kept}
 
     @abstractmethod
     def run(self, state: TrainState) -> RoundResult:

@@ -241,7 +241,7 @@ def undefended(plan: Plan) -> Plan:
     return plan.replace(
         method="fedavg", variant="published", mechanism="gaussian", options={}, unit="client", observer="public", relation=None,
         epsilon=None, multiplier=None, weights="uniform", weight_cap=None, canaries=0, survivors=None, sampling="none",
-        cohort=None, optimizer="sgd", steps="mean", lr_schedule="constant", metanet=None, defence=None, personal=None,
+        cohort=None, optimizer="sgd", steps="mean", lr_schedule="constant", average="none", metanet=None, defence=None, personal=None,
     )  # fmt: skip
 
 
