@@ -3,7 +3,8 @@
     python benchmarks/regret.py --small              digits at epsilon 4, four configurations: a minute
     python benchmarks/regret.py                      all cells, three seeds; goes on where it was cut off
     python benchmarks/regret.py --data digits watch  some of them
-    python benchmarks/regret.py --wrong-start        adaptive methods from first bounds a thousand times too small and too large
+    python benchmarks/regret.py --wrong-start        adaptive methods from first bounds a thousand times too small and too large;
+                                                     with --networks on the network that features stand for
     python benchmarks/regret.py --page               put the tables on docs/regret.md
 
 A cell is a data set, a unit and an epsilon. The recipe runs with nothing given but these, as `sordino train` would. The oracle is
@@ -75,6 +76,7 @@ SETTINGS = {
     "crop-client": Setting("crop", 0, 4_000, clients=300, unit="client", partition="iid"),
     "satimage-client": Setting("satimage", clients=300, unit="client", partition="iid"),
     "mnist-client": Setting("mnist", 3_000, 2_000, clients=300, unit="client", partition="iid"),
+    "watch-client": Setting("watch", clients=100, unit="client", partition="iid"),
     "forda": Setting("forda"),
     "crop": Setting("crop"),
     "electricdevices": Setting("electricdevices"),
@@ -185,8 +187,7 @@ class Book:
         """Of a run, made now if it was not made before. No configuration: the recipe. `network`: without features."""
         began, what = time.perf_counter(), SETTINGS[setting]
         federation = population(what, seed)
-        of_network = network or config is not None and "method" in config  # wrong starts are of networks
-        other = {"recipe": "none"} if of_network else {}
+        other = {"recipe": "none"} if network else {}
         plan = recipe(federation, what, epsilon, seed, **other)
         if config is not None:
             plan = plan.replace(**{"method": "dp-fedavg", **config})
@@ -293,24 +294,25 @@ STARTS = (1e-3, 1.0, 1e3)
 def starts(rows: list[dict]) -> str:
     """Accuracy by method and first bound, the mean over the seeds that all three first bounds were run on."""
     lines = [
-        "| data | epsilon | method | " + " | ".join(f"first bound {b:g}" for b in STARTS) + " | lost at most | seeds |"
+        "| data | model | epsilon | method | "
+        + " | ".join(f"first bound {b:g}" for b in STARTS)
+        + " | lost at most | seeds |"
     ]
-    lines.append("|---" * (len(STARTS) + 5) + "|")
+    lines.append("|---" * (len(STARTS) + 6) + "|")
     runs: dict[tuple, dict[int, float]] = {}
     for r in rows:
         if r["config"] and "method" in r["config"]:
-            runs.setdefault((r["setting"], r["epsilon"], r["config"]["method"], r["config"]["bound"]), {})[
-                r["seed"]
-            ] = r["accuracy"]
-    for setting, epsilon in dict.fromkeys(key[:2] for key in runs):
+            where = r["setting"], r["plan"]["model"], r["epsilon"]
+            runs.setdefault((*where, r["config"]["method"], r["config"]["bound"]), {})[r["seed"]] = r["accuracy"]
+    for setting, model, epsilon in dict.fromkeys(key[:3] for key in runs):
         for method in ADAPTIVE:
-            by_start = [runs.get((setting, epsilon, method, bound), {}) for bound in STARTS]
+            by_start = [runs.get((setting, model, epsilon, method, bound), {}) for bound in STARTS]
             seeds = set.intersection(*map(set, by_start))
             if seeds:
                 values = [100 * float(np.mean([by[seed] for seed in seeds])) for by in by_start]
                 cells_ = " | ".join(f"{value:.1f}" for value in values)
                 lines.append(
-                    f"| {SETTINGS[setting].name} | {epsilon:g} | {method} | {cells_} | {_lost(by_start, sorted(seeds))} | {len(seeds)} |"
+                    f"| {SETTINGS[setting].name} | {model} | {epsilon:g} | {method} | {cells_} | {_lost(by_start, sorted(seeds))} | {len(seeds)} |"
                 )
     return "\n".join(lines)
 
@@ -377,7 +379,7 @@ def main() -> None:
         for name, epsilon in [(name, epsilon) for name in args.data for epsilon in args.epsilons]:
             for seed in args.seeds:
                 for config in [{"method": m, "bound": b} for m in args.methods for b in STARTS]:
-                    book.accuracy(name, epsilon, seed, config, args.again)
+                    book.accuracy(name, epsilon, seed, config, args.again, network=args.networks)
     elif not args.page:
         for name in args.data:
             for epsilon in args.epsilons:
