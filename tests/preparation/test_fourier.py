@@ -157,6 +157,22 @@ def test_no_number_of_a_record_makes_a_row_longer_than_one(value):
             assert len(block) == len(x) and np.isfinite(plain).all()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_under_a_server_that_lies_a_record_still_changes_no_other_row(seed):
+    """A mean that drowns every row, and a matrix along which such rows cancel: what is left must not be rounding, which depends on neighbours."""
+    draws = np.random.Generator(np.random.PCG64(seed))
+    stages, x = preparation_from({**FLAT, "scaling": 0.0}).stages((COLUMNS,)), rings(996, seed)[0]
+    cancels = np.zeros((NUMBERS, NUMBERS))
+    cancels[:, :2] = draws.standard_normal((NUMBERS, 2))
+    cancels -= cancels.mean(axis=0)
+    for size in (1e30, 1e300, 1e-300):
+        lie = [np.full(NUMBERS, size), cancels.ravel(), (size * cancels).ravel()]
+        for told_so_far in (lie[:2], lie):
+            whole = stages.apply(x, told_so_far)
+            for some in (slice(1, None), slice(3, 501), slice(7, 8)):
+                assert np.array_equal(stages.apply(x[some], told_so_far), whole[some], equal_nan=True)
+
+
 def test_a_server_that_makes_up_what_was_released_gets_contributions_of_length_one_at_most():
     stages, x = preparation_from(FLAT).stages((COLUMNS,)), rings(60, 4)[0]
     right = told(stages, x)

@@ -171,7 +171,7 @@ def test_tables_of_clients_take_cosines_and_a_linear_head():
     assert any("in which range each scaled column lies" in c.reason for c in choices)
     plan, choices = resolve({"unit": "client", "epsilon": 4.0}, PublicFacts(6_000, 30, (12,), 3))
     assert (plan.model, plan.preparation.kind) == ("table-linear", "standard")
-    assert any("so few clients vary in would not be heard" in c.reason for c in choices)
+    assert any("so few clients cannot be asked" in c.reason for c in choices)
 
 
 def test_small_pictures_of_few_clients_keep_a_linear_model():

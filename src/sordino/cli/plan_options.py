@@ -68,7 +68,7 @@ FIELDS: tuple[tuple[str, type, tuple[str, ...] | None, str], ...] = (
         "prepare",
         str,
         None,
-        "how records become model input, with statistics that are part of the budget: standard, features",
+        "how records become model input, with statistics that are part of the budget: standard, features, fourier",
     ),
     ("epsilon", float, None, "the budget; the noise is calibrated to it"),
     ("delta", float, None, "the probability that the guarantee leaves out"),

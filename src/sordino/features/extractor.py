@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from sordino import errors
-from sordino.features import examples, filters, generator
+from sordino.features import exact, examples, filters, generator
 from sordino.features.maps import FeatureMap, picture_shape
 from sordino.features.recipe import Recipe
 
@@ -80,9 +80,8 @@ class Shortening:
     scale: float
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """In double precision, rounded to single: what is left of a row then depends on that row alone, wherever it stands in a product."""
-        short = (rows.astype(np.float64) @ self.map.astype(np.float64) - self.centre) / self.scale
-        return short.astype(np.float32).astype(np.float64)
+        """In double precision; each follows from its own row alone, to the last bit."""
+        return np.asarray((exact.product(rows, self.map) - self.centre) / self.scale)
 
 
 def shortening(made: Extractor, count: int, threads: int = 1) -> Shortening:

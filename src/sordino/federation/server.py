@@ -41,13 +41,17 @@ class ServerOptimizer:
             }
         return {}
 
+    def direction(self, mean: np.ndarray, bound: float | None) -> np.ndarray:
+        """Along which the server steps."""
+        return mean / bound if self.steps == "scaled" and bound is not None else mean
+
     @np.errstate(over="ignore", invalid="ignore")  # training looks at the result, and says it better
     def step(
         self, theta: np.ndarray, mean: np.ndarray, state: Arrays, bound: float | None = None, factor: float = 1.0
     ) -> tuple[np.ndarray, Arrays]:
         """`bound`: that of the contributions; None where there is none, and steps follow the mean."""
         scaled = self.steps == "scaled" and bound is not None
-        mean = (mean / bound if scaled else mean).astype(np.float32)
+        mean = self.direction(mean, bound).astype(np.float32)
         lr = np.float32(self.lr * factor)
         if self.kind == "sgd":
             return theta + lr * mean, state

@@ -112,7 +112,7 @@ class Features(Preparation):
         if not self.directions:
             return made.digest
         whole = f"{made.digest} {self.directions}".encode()
-        return hashlib.blake2b(whole, digest_size=16, person=b"sordino.short.2").hexdigest()
+        return hashlib.blake2b(whole, digest_size=16, person=b"sordino.short.3").hexdigest()
 
 
 class _Rows(Stages):

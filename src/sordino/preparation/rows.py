@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from sordino.errors import BadInput
-from sordino.features import flatten
+from sordino.features import exact, flatten
 from sordino.preparation.base import Released
 from sordino.privacy import products
 
@@ -59,13 +59,13 @@ def fitting(released: Released, numbers: int) -> None:
 def finished(rows: np.ndarray, released: Released) -> np.ndarray:
     """Rows in double precision: less the mean, then flattened by each matrix, of unit length after each step; in single precision at the end.
 
-    What is left of a row in single precision then depends on that row alone, wherever it stands in a product of matrices.
+    Each follows from its own row alone, to the last bit, also where a server made up the mean and the matrices (`features.exact`).
     """
     fitting(released, rows.shape[1])
     with np.errstate(over="ignore", invalid="ignore"):  # a server may tell anything; such rows count for nothing
         rows = unit(rows - released[0])
         for flat in released[1:]:
-            rows = unit(rows @ flat.reshape(rows.shape[1], -1))
+            rows = unit(exact.product(rows, flat.reshape(rows.shape[1], -1)))
         return rows.astype(np.float32)
 
 

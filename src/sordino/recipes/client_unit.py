@@ -139,7 +139,7 @@ def features(facts: PublicFacts, epsilon: float, delta: float, unscaled: int, pi
     if few and not made.covariances:
         return []
     settings: Json = (made.pinned(facts.shape) if pin else made).to_json()
-    won = f"for {facts.said}: with features that need no data most such data was learnt better than by a network (--recipe none)"
+    won = f"for {facts.said}: with features that need no data most such data was learnt better than by a network (--recipe none trains one)"
     return [
         Choice("prepare", settings, f"{won}; {100 * made.share:.2g}% of the budget finds {made.found}"),
         Choice("model", "head", "features need a linear head only"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 AUTO, NONE = "auto", "none"  # auto, the default: the recipe that was measured to win on such data, where one was
-FEW = "what so few clients vary in"
+FEW = "so few clients cannot be asked along which directions they vary"
 
 
 def resolve(
@@ -99,7 +99,7 @@ def complete(
         if featured_rows(settings):
             take(Choice("model", "head", "rows of length 1 need a linear head only"))
         suited = _suited(facts, epsilon if chosen.private else None, whole)
-        left = f"; features are left out, since {' and '.join(against)} {_were(against)}" if against else ""
+        left = f"; features are left out, since {_left_out(against)}" if against else ""
         take(replace(suited, reason=suited.reason + left))
         network = build(settings["model"], facts.shape, facts.classes)
     optimizer = str(settings.get("server_optimizer") or "adam")
@@ -111,10 +111,11 @@ def complete(
     return settings, tuple(choices)
 
 
-def _were(against: list[str]) -> str:
+def _left_out(against: list[str]) -> str:
+    """Why features are: what was given against them."""
     if against == [FEW]:
-        return "would not be heard"
-    return "was given" if len(against) == 1 else "were given"
+        return FEW
+    return f"{' and '.join(against)} {'was' if len(against) == 1 and against != ['options'] else 'were'} given"
 
 
 def network_of(plan: Plan, facts: PublicFacts) -> str:

@@ -109,12 +109,12 @@ def unscaled(facts: PublicFacts, given: Plain) -> int:
 def _reasons(facts: PublicFacts, found: Json) -> dict[str, str]:
     made = preparation_from(found["prepare"])
     heard = (
-        "a round's histogram of norms is heard"
+        "what a round is asked about its norms is heard"
         if found["method"] == "adact"
         else "rows of length 1 need no other bound"
     )
     return {
-        "prepare": f"for {facts.said}: with features that need no data most such data was learnt better than by a network (--recipe none); "
+        "prepare": f"for {facts.said}: with features that need no data most such data was learnt better than by a network (--recipe none trains one); "
         f"{100 * made.share:.2g}% of the budget finds {made.found}",
         "model": "features need a linear head only",
         "method": heard,

@@ -160,6 +160,6 @@ def kind_of(shape: tuple[int, ...]) -> str:
     if len(shape) == 3:
         return "grey" if shape[0] == 1 else "colour"
     raise BadInput(
-        f"recipe frontier is for pictures (channels, height, width) and signals (channels, length), not for records of shape "
-        f"{tuple(shape)}; leave --recipe out, or add the channel axis."
+        f"recipe frontier is for pictures (channels, height, width), signals (channels, length) and tables (columns), not for texts, nor for "
+        f"records of shape {tuple(shape)}; leave --recipe out, or add the channel axis."
     )

@@ -151,7 +151,7 @@ def client(asked: Asked) -> list[Choice]:
 def featured_rows(settings: Plain) -> bool:
     """Whether the model takes rows of length 1."""
     prepare = settings.get("prepare")
-    return isinstance(prepare, Mapping) and prepare.get("kind") in FEATURES
+    return (prepare.get("kind") if isinstance(prepare, Mapping) else prepare) in FEATURES
 
 
 def local(asked: Asked) -> list[Choice]:

@@ -90,7 +90,7 @@ class Round(ABC):
 
     def start(self, theta: np.ndarray) -> TrainState:
         """The state before round 1."""
-        kept = {**self.optimizer.init(theta.size), **self.averaging.init(theta)}
+        kept = {**self.optimizer.init(theta.size), **self.averaging.init(theta.size)}
         return TrainState(0, theta, kept, self.rule.init())
 
     def step(
@@ -99,8 +99,12 @@ class Round(ABC):
         """The server's step of round t along a released mean of contributions within `bound`."""
         part = factor(self.plan.lr_schedule, t, self.plan.rounds)
         theta, stepped = self.optimizer.step(state.theta, mean, state.optimizer, bound, part)
-        theta, kept = self.averaging.step(t, theta, state.optimizer)
-        return theta, {**stepped, **kept}
+        kept = self.averaging.add(t, self.optimizer.direction(mean, bound), theta, state.optimizer)
+        return self._left(t, theta, kept), {**stepped, **kept}
+
+    def _left(self, t: int, theta: np.ndarray, kept: Arrays) -> np.ndarray:
+        """The model after round t."""
+        return self.averaging.model(theta, kept) if t == self.plan.rounds else theta
 
     @abstractmethod
     def run(self, state: TrainState) -> RoundResult:
@@ -122,6 +126,7 @@ class Round(ABC):
         while self.plan.secure and self.ledger.granted(state.round + 1) is not None:
             state = self._lose(state)
             self.ledger.forfeit(state.round)
+            state = replace(state, theta=self._left(state.round, state.theta, state.optimizer))
         return state
 
     def _lose(self, state: TrainState) -> TrainState:

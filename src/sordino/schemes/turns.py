@@ -154,6 +154,10 @@ class Turns(Client):
             raise BadInput(f"correlated noise is proven for zero-out, not for {self.relation}; leave relation out.")
         if plan.lr_schedule != "constant":
             raise BadInput("correlated noise is taken back in steps of one size; use lr_schedule constant.")
+        if plan.average != "none":
+            raise BadInput(
+                "noise that is correlated over rounds says nothing on whether training has settled; use average none."
+            )
 
     # ---- who takes part ----------------------------------------------------------------------------------------------------
 
