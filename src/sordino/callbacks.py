@@ -79,7 +79,7 @@ class Callback:
         return started
 
     def on_round(self, run: Run) -> None:
-        """After every round. `run.row` holds what was released; add to it what metrics should keep."""
+        """After every round. `run.row` holds what was released; what is added to it stands in `result.metrics`."""
 
     def on_end(self, run: Run) -> None:
         """After the last round, before the statement is made."""

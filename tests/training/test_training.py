@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from sordino import BadInput, EngineOptions, Federation, Plan, train
+from sordino import BadInput, Callback, EngineOptions, Federation, Plan, callbacks, train
 from sordino.engines.workers import ClientFailed
 from sordino.federation import sampling
 from sordino.privacy.ledger import Ledger
@@ -224,6 +224,33 @@ def test_kill_9_at_any_moment_changes_no_bit(tmp_path):
         for n in ("killed", "whole")
     ]
     assert rows[0] == rows[1]
+
+
+def test_a_crash_around_a_checkpoint_leaves_no_gap_and_no_second_line(federation, linear, tmp_path, monkeypatch):
+    save = callbacks.checkpoint.save
+    for name, died_before in (("before", True), ("after", False)):
+
+        def dies(folder, state, *rest, died_before=died_before):
+            if not died_before or state.round != 3:
+                save(folder, state, *rest)
+            if state.round == 3:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as crash, pytest.raises(KeyboardInterrupt):
+            crash.setattr(callbacks.checkpoint, "save", dies)
+            train(linear(), federation, plan(), out=tmp_path / name, options=HERE)
+        result = train(linear(), federation, plan(), out=tmp_path / name, options=HERE, resume=True)
+        lines = [json.loads(line)["round"] for line in (tmp_path / name / "metrics.jsonl").open()]
+        assert lines == [row["round"] for row in result.metrics] == [1, 2, 3, 4, 5, 6]
+
+
+def test_what_a_callback_adds_to_a_row_is_in_the_result(federation, linear, tmp_path):
+    class Squares(Callback):
+        def on_round(self, run) -> None:
+            run.row["square"] = run.row["round"] ** 2
+
+    result = train(linear(), federation, plan(), out=tmp_path / "run", options=HERE, callbacks=[Squares()])
+    assert [row["square"] for row in result.metrics] == [1, 4, 9, 16, 25, 36]
 
 
 def test_secure_noise_never_runs_a_granted_round_twice(tmp_path):

@@ -141,7 +141,14 @@ class _Training:
         salt = binding.bind(folder.checkpoint, setup.federation, resume=self.begun)
         if not self.begun:
             record.write(folder.path, setup.federation, setup.model, salt)
-        self.callbacks = [*_canaries(setup, folder), Evaluation(), Checkpoints(), KeptModels(), MetricLines(), *extra]
+        self.callbacks = [
+            *_canaries(setup, folder),
+            Evaluation(),
+            MetricLines(),
+            KeptModels(),
+            Checkpoints(),  # a round that is kept has its line and its model
+            *extra,  # after all that is kept: what a callback raises costs no round
+        ]
         done = 0 if self.kept is None else self.kept.state.round
         for callback in self.callbacks:
             setup = callback.on_setup(setup, done)

@@ -163,6 +163,9 @@ class _Spy:
     def init(self, size: int) -> Arrays:
         return self.inner.init(size)
 
+    def direction(self, mean: np.ndarray, bound: float | None) -> np.ndarray:
+        return self.inner.direction(mean, bound)
+
     def step(
         self, theta: np.ndarray, mean: np.ndarray, state: Arrays, bound: float | None = None, factor: float = 1.0
     ) -> tuple[np.ndarray, Arrays]:
