@@ -59,7 +59,7 @@ def test_auto_takes_it_where_it_was_measured_to_win_and_nothing_stands_against_i
     assert completing.complete({"recipe": "none"}, many)[0]["model"] == "std-cnn"
     signals, short = PublicFacts(600, 10, (3, 128), 6), PublicFacts(600, 10, (3, 24), 6)
     assert completing.complete({"rounds": 3}, signals)[0]["model"] == "head"
-    for given, facts in (({}, few), ({"model": "linear"}, many), ({"epsilon": 50.0}, many),
+    for given, facts in (({}, few), ({"model": "linear"}, many), ({"epsilon": 60.0}, many),
                          ({}, short), ({"method": "dp-fedddc"}, many)):  # fmt: skip
         assert completing.complete({"recipe": "auto", **given}, facts)[0]["model"] != "head"
 

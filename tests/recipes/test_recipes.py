@@ -120,7 +120,7 @@ def test_cosines_of_a_table_by_hand():
     assert scaled.scaling == 0 and scaled.share == pytest.approx(0.21)
 
 
-@pytest.mark.parametrize("given", [{"task": "regression"}, {"recipe": "none"}, {"epsilon": 9.0}])
+@pytest.mark.parametrize("given", [{"task": "regression"}, {"recipe": "none"}, {"epsilon": 60.0}])
 def test_tables_without_classes_or_with_a_large_budget_keep_a_network(given):
     assert resolve({"epsilon": 4.0, **given}, PublicFacts(5_000, 10, (16,), 3))[0].model == "wide-fourier"
 
