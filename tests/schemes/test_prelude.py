@@ -14,7 +14,7 @@ from sordino import BadInput, Plan, train  # noqa: E402
 from sordino.errors import BudgetRefused, NotPrivate  # noqa: E402
 from sordino.federation.population import Federation  # noqa: E402
 from sordino.federation.sizes import PublicSizes  # noqa: E402
-from sordino.privacy import events, gdp  # noqa: E402
+from sordino.privacy import events, gdp, products  # noqa: E402
 from sordino.privacy.ledger import Ledger  # noqa: E402
 from sordino.schemes import prelude, settle  # noqa: E402
 from sordino.schemes.budget_shares import prelude_multipliers  # noqa: E402
@@ -116,6 +116,36 @@ def test_the_noise_on_a_statistic_is_what_was_charged(scheme):
     assert seen["noise"] >= terms.prelude[0] / units * (1 - 1e-12)
     surplus = 12 if scheme == "local" else 1
     assert seen["noise"] == pytest.approx(terms.prelude[0] / units * math.sqrt(surplus))
+
+
+@pytest.mark.parametrize("scheme", ["pooled", "pooled-public", "local", "client", "client-fixed"])
+def test_the_noise_on_a_covariance_is_what_was_charged(scheme):
+    """Sums of products: the exact one is taken away, and the rest is noise."""
+    cosines = {"dense": 60, "singles": 10, "pairs": 10, "scaling": 0.0, "covariances": 2, "covariance": 0.6}
+    wanted = plan(**SCHEMES[scheme], prepare={"kind": "fourier", "share": 0.3, **cosines})
+    draws = np.random.Generator(np.random.PCG64(0))
+    federation = Federation.from_arrays(
+        [(draws.standard_normal((3, 5)).astype(np.float32), [0, 1, 2]) for _ in range(12)], classes=3
+    )
+    terms, stages = settle(wanted, PublicSizes.of(federation)), wanted.preparation.stages((5,))
+    told, whole, seen = [np.zeros(85)], np.zeros(85 * 86 // 2), {}
+    for k in range(12):
+        (block,) = stages.contributions(1, federation.raw(k)[0], told)
+        whole += products.total(block.rows) / (3 if wanted.unit == "client" else 1)
+
+    class Spy:
+        def decode(self, step, mean, noise):
+            seen.update(mean=mean, noise=noise)
+            return mean
+
+    total = prelude.here(federation, wanted, stages)(prelude.request_for(terms, 1), told).total
+    prelude._open(terms, Spy(), 1, total)
+    units = 12 if wanted.unit == "client" else 36
+    assert float(np.std(seen["mean"] - whole / units)) == pytest.approx(seen["noise"], rel=0.06)
+    assert seen["noise"] == pytest.approx(
+        terms.prelude[1] / units * math.sqrt(12 if scheme == "local" else 1), rel=1e-9
+    )
+    assert terms.prelude[1] == terms.prelude[2] > terms.prelude[0]  # 30% of the share each, and 40% for the mean
 
 
 def test_a_statistic_with_too_few_shares_stays_closed():
