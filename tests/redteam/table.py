@@ -45,7 +45,7 @@ from sordino.privacy.mechanisms import FixedPoint  # noqa: E402
 from sordino.privacy.randomness import SecureSource, stream  # noqa: E402
 from sordino.rules.base import Queries  # noqa: E402
 from sordino.rules.query import CentredBit, RawNorm  # noqa: E402
-from sordino.schemes import settle  # noqa: E402
+from sordino.schemes import prelude, settle  # noqa: E402
 
 DELTA, CONFIDENCE = 1e-5, 0.95
 QUIET = EngineOptions("in-process", evaluate_every=10_000)
@@ -254,6 +254,44 @@ def small_squares(runs: int) -> Iterator[Line]:
                "both are called rehearsals, and the page on guarantees says it" if said else "and nothing says so")  # fmt: skip
 
 
+COLUMNS, NUMBERS = 5, 29
+COSINES = {"kind": "fourier", "share": 0.3, "dense": 12, "singles": 6, "pairs": 6, "scaling": 0.0,
+           "covariances": 2, "covariance": 0.6}  # fmt: skip
+
+
+def statistics(runs: int) -> Iterator[Line]:
+    """The sum with a record and without it, on the grid; what a server made up stands where a release should."""
+    terms = settle(
+        proof.plan(clients=1, unit="example", observer="public", prepare=COSINES), PublicSizes(1, np.array([40]))
+    )
+    stages, draws = terms.plan.preparation.stages((COLUMNS,)), np.random.Generator(np.random.PCG64(0))
+
+    def summed(step: int, x: np.ndarray, told: list[np.ndarray]) -> np.ndarray:
+        grid = prelude.request_for(terms, step).grid
+        codes = [prelude._codes(block, grid) for block in stages.contributions(step, x, told)]
+        return sum(codes, np.zeros(stages.length(step), np.int64)) / grid.scale
+
+    def flat(size: float) -> np.ndarray:
+        """A matrix along which rows cancel, or one that is random."""
+        found = draws.standard_normal((NUMBERS, NUMBERS))
+        found -= found.mean(axis=0) * draws.integers(2)
+        return (size * found).ravel()
+
+    moved = {step: 0.0 for step in range(len(terms.prelude))}
+    for _ in range(max(20, runs // 4)):
+        x = draws.standard_normal((40, COLUMNS)).astype(np.float32)
+        with np.errstate(over="ignore"):
+            x[7] = draws.choice([1e-30, 0.3, 30.0, 3e38, np.nan]) * draws.standard_normal(COLUMNS)
+        told = [draws.choice([0.0, 1e-300, 1.0, 1e30]) * np.ones(NUMBERS), flat(draws.choice([1e-300, 1.0, 1e300]))]
+        for step in moved:
+            apart = summed(step, x, told[:step]) - summed(step, np.delete(x, 7, axis=0), told[:step])
+            moved[step] = max(moved[step], float(np.linalg.norm(apart)))
+    for step, far in moved.items():
+        z = terms.prelude[step]
+        yield Line(f"one record more in the {'covariance' if step else 'mean'} of rows (statistic {step}), under a server that lies",
+                   gdp.epsilon(DELTA, 1 / z), gdp.epsilon(DELTA, far / z), f"the sum moves by {far:.6f}; noise of {z:.3g}")  # fmt: skip
+
+
 # ---- rules and ledgers -----------------------------------------------------------------------------------------------------
 
 
@@ -376,6 +414,7 @@ ROWS: dict[str, Callable[[int], Iterator[Line]]] = {
     "resume": resumed,
     "relation": relations,
     "small numbers": small_squares,
+    "statistics": statistics,
     "page": page,
     "norms": through("positions that cancel", "positions that cancel, in groups"),
     "state": state,

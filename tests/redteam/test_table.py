@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 from redteam.table import ROWS, Line, lines, refused  # noqa: E402
 
 # The others only call what has a test of its own in this folder.
-HERE = ["draws", "schedule", "own rule", "two mechanisms", "relation", "small numbers", "page", "sizes"]
+HERE = ["draws", "schedule", "own rule", "two mechanisms", "relation", "small numbers", "statistics", "page", "sizes"]
 RUNS = 400 if os.environ.get("SORDINO_SLOW_TESTS") else 8
 
 
