@@ -206,6 +206,7 @@ TABLE = (
             "sampling": "poisson",
             "server_optimizer": "momentum",
             "lr_schedule": "constant",
+            "average": "none",
         },  # fmt: skip
         paper_setting=AT_SERVER | {"sampling": ("poisson",), "steps": ("mean",), "average": ("none",)},
         differs=banded.differs,

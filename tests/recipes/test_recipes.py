@@ -125,6 +125,18 @@ def test_tables_without_classes_or_with_a_large_budget_keep_a_network(given):
     assert resolve({"epsilon": 4.0, **given}, PublicFacts(5_000, 10, (16,), 3))[0].model == "wide-fourier"
 
 
+def test_tables_of_whole_clients_take_the_mean_of_iterates_where_clients_can_tell():
+    """Clients times epsilon from 100 for each class on; noise that is correlated over rounds never tells."""
+    given = {"epsilon": 4.0, "unit": "client", "observer": "public"}
+    told = {
+        classes: resolve(given, PublicFacts(6_000, 300, (4,), classes))[0] for classes in (6, 12, 13)
+    }  # 1,200 clients times epsilon
+    assert {classes: plan.average for classes, plan in told.items()} == {6: "settled", 12: "settled", 13: "none"}
+    assert all(plan.model == "head" for plan in told.values())
+    banded = resolve({**given, "method": "dp-bandmf", "cohort": 30}, PublicFacts(6_000, 300, (4,), 6))[0]
+    assert banded.average == "none" and banded.method == "dp-bandmf"
+
+
 def test_whole_clients_by_hand():
     """One release at epsilon 4 has the multiplier 1.081 (650 parameters, 100 clients): noise that is left, 0.2757 of the signal."""
     given = {"unit": "client", "epsilon": 4.0, "recipe": "none"}

@@ -33,6 +33,8 @@ MOST_BATCH = 32
 NOISE, ON_SCORE = 0.3, 2.4
 # Rows of features have length 1. Those of signals and tables take more noise.
 ON_FEATURES, ON_SIGNALS = 1.2, 1.7
+# Clients times epsilon for each class, from which on a run on a table tells whether it has settled: fewer than of records, since a client says more.
+SETTLES_FROM = 100
 # A head on rows of length 1 is drowned as so many parameters for each class would be, however many features there are. The number was fitted to
 # six runs on MNIST in both units (docs/regret.md, forecasts); the noise of the mean is in it.
 FEATURES_AS = 100
@@ -140,10 +142,13 @@ def features(facts: PublicFacts, epsilon: float, delta: float, unscaled: int, pi
         return []
     settings: Json = (made.pinned(facts.shape) if pin else made).to_json()
     won = f"for {facts.said}: with features that need no data most such data was learnt better than by a network (--recipe none trains one)"
-    return [
+    found = [
         Choice("prepare", settings, f"{won}; {100 * made.share:.2g}% of the budget finds {made.found}"),
         Choice("model", "head", "features need a linear head only"),
     ]
+    if facts.table and facts.clients * epsilon >= SETTLES_FROM * facts.classes:
+        found.append(Choice("average", "settled", tables.SETTLED))
+    return found
 
 
 def is_linear(weights: Iterable[int]) -> bool:
