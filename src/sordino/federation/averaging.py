@@ -8,7 +8,7 @@ the direction in which those of the first did. Noise alone, of one size on every
     score = sqrt(p) A.B / (|A| |B|)
 
 for p weights is about standard normal, however long A and B are. Below `SETTLED` the training counts as settled. The means are taken, and not the
-iterates, since momentum carries noise from one half into the other. docs/regret.md says on which data the number was chosen, and what it brings.
+iterates, since momentum carries noise from one half into the other. docs/regret.md says what it brings, and what other thresholds do.
 
 A run that is stopped before its last round keeps its last iterate.
 """

@@ -19,7 +19,7 @@ NOISE = 1.2  # deviation of the noise on a score at the end
 ROUNDS, RATE, LEAST_BATCH = 400, 0.1, 64  # rounds of a tenth of the records: 40 passes
 BOUND = 0.3  # of rows of length 1
 # Records times epsilon for each class, from which on a run tells whether it has settled (`federation.averaging`). With fewer the signal adds up
-# unheard, and a mean of iterates has less of it: it lost up to 14 points on tables of 15 classes, and gained 1 on average from here on (docs/regret.md).
+# unheard, and a mean of iterates has less of it: it lost up to 14 points on tables of 15 classes. From here on it moves a table by -0.5 to +1.3 (docs/regret.md).
 SETTLES_FROM = 250
 SETTLED = "where classes overlap, late rounds add nothing but noise, which the mean takes out"
 # Cosines of all columns, of one, of two, below so many records times epsilon: more are heard where noise is less.
