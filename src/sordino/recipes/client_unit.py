@@ -147,7 +147,7 @@ def features(facts: PublicFacts, epsilon: float, delta: float, unscaled: int, pi
         Choice("model", "head", "features need a linear head only"),
     ]
     if facts.table and facts.clients * epsilon >= SETTLES_FROM * facts.classes:
-        found.append(Choice("average", "settled", tables.SETTLED))
+        found.append(Choice("average", "settled", tables.WHY_SETTLED))
     return found
 
 

@@ -127,5 +127,5 @@ def _reasons(facts: PublicFacts, found: Json) -> dict[str, str]:
         "lr": "noise on a score at the end is then as large as paid off on other data of this kind",
         "server_optimizer": "the model is linear: steps add up, and so does their noise",
         "server_momentum": "the usual one",
-        "average": tables.SETTLED,
+        "average": tables.WHY_SETTLED,
     }

@@ -21,7 +21,7 @@ BOUND = 0.3  # of rows of length 1
 # Records times epsilon for each class, from which on a run tells whether it has settled (`federation.averaging`). With fewer the signal adds up
 # unheard, and a mean of iterates has less of it: it lost up to 14 points on tables of 15 classes. From here on it moves a table by -0.5 to +1.3 (docs/regret.md).
 SETTLES_FROM = 250
-SETTLED = "where classes overlap, late rounds add nothing but noise, which the mean takes out"
+WHY_SETTLED = "where classes overlap, late rounds add nothing but noise, which the mean takes out"
 # Cosines of all columns, of one, of two, below so many records times epsilon: more are heard where noise is less.
 COSINES = ((5_000, (80, 60, 60)), (16_000, (160, 120, 120)), (math.inf, (320, 240, 240)))
 # Where columns are fewer than these, classes lie in more pieces along each of them, and cosines turn faster, up to twice as fast.
